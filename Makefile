@@ -84,6 +84,7 @@ generate: setup ## Write what is generated: definitions, value schemas, API refe
 	$(BIN)/python -m tests.unit.bridge.failures docs/bridge/failures.md
 	$(BIN)/python -m slinky.slurm.reference docs/slurm-client.md
 	$(BIN)/python -m slinky.exporter.reference docs/exporter.md
+	$(BIN)/python -m slinky.bounds docs/bounds.md
 
 bench-core: setup ## Speed and size of the two libraries, on the real daemons
 	$(BIN)/slinky lab prepare

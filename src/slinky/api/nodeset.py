@@ -13,6 +13,7 @@ from slinky.api.fields.templates import Container, PodTemplate
 from slinky.api.fields.update_strategy import UpdateStrategy
 from slinky.api.names import child_names, metadata
 from slinky.api.names.wellknown import API_VERSION, CATEGORIES, GROUP, VERSION
+from slinky.bounds import NODES_MAX
 from slinky.kube.resource import Resource
 from slinky.kube.schema import (
     AGE,
@@ -33,7 +34,7 @@ Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 #: A Slurm cluster can have this many nodes.
-Workers = Annotated[int, Meta(ge=0, le=65_533)]
+Workers = Annotated[int, Meta(ge=0, le=NODES_MAX)]
 
 
 class Ssh(View, frozen=True):

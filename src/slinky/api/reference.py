@@ -35,7 +35,10 @@ def index_page() -> str:
     ]
     text = "# API reference\n\nKinds of `slinky.slurm.net/v1beta1`. `kubectl explain nodeset.spec` shows the same.\n\n"
     text += "".join(table(("kind", "short names", "description"), rows))
-    return HEAD + text + "\n[Annotations, labels, conditions, events and ports](metadata.md)\n"
+    more = (
+        "[Annotations, labels, conditions, events and ports](metadata.md), [bounds](../bounds.md) of what users write"
+    )
+    return HEAD + text + f"\n{more}\n"
 
 
 def kind_page(definition: Schema) -> str:

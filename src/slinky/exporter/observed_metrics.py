@@ -11,16 +11,15 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
+from slinky.bounds import METRIC_LABEL_MAX
 from slinky.exporter.families import PREFIX
 
 OTHER = "other"
-#: Longest label value; Slurm's own names are shorter.
-LABEL_MAX = 256
 
 
 def label_value(text: str) -> str:
     """A label value: bounded, and without bytes that are not valid UTF-8. The renderer escapes quotes and newlines."""
-    return text[:LABEL_MAX].encode("utf-8", "replace").decode()
+    return text[:METRIC_LABEL_MAX].encode("utf-8", "replace").decode()
 
 
 class ObservedMetrics:

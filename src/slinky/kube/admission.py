@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
+from slinky.bounds import ADMISSION_BYTES_MAX
 from slinky.kube.metrics import ADMISSION_TIME, ADMISSIONS
 from slinky.kube.tls import server_context
 from slinky.kube.types import Key, View
@@ -25,9 +26,6 @@ T = TypeVar("T")
 
 log = Log("slinky.kube.admission")
 
-MAX_REQUEST_BYTES = (
-    8 * 1024 * 1024
-)  # the old and the new version of the largest object in etcd, and the review around them
 MAX_HANDLER_SECONDS = 10.0
 
 
@@ -127,7 +125,7 @@ def encode_review(review: _Review, decision: AdmissionResponse) -> bytes:
     return msgspec.json.encode({"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response})
 
 
-def application(handlers: Mapping[str, Handler], *, max_bytes: int = MAX_REQUEST_BYTES) -> web.Application:
+def application(handlers: Mapping[str, Handler], *, max_bytes: int = ADMISSION_BYTES_MAX) -> web.Application:
     """An aiohttp application with one route for each path of `handlers`."""
     app = web.Application(client_max_size=max_bytes)
     for path, handler in handlers.items():

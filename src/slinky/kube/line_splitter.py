@@ -5,16 +5,14 @@ A chunk may end inside a line, and a line may span many chunks. A last line with
 never returned.
 """
 
+from slinky.bounds import WATCH_LINE_BYTES_MAX
 from slinky.kube.errors import Unreadable
-
-# etcd refuses objects of more than 1.5 MB, so a line of this size is not a watch event.
-LIMIT = 64 * 1024 * 1024
 
 
 class LineSplitter:
     """Collects chunks and returns complete lines."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = WATCH_LINE_BYTES_MAX) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0

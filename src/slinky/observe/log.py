@@ -19,11 +19,11 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
+from slinky.bounds import LOG_TEXT_MAX
+
 _fields: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("log_fields", default=MappingProxyType({}))
 
 REDACTED = "[hidden]"
-#: Longest text of a field; an error message may quote a whole object.
-MAX_TEXT = 8192
 _SECRET_NAMES = re.compile(r"(?i)(token|password|passwd|secret_data|authorization|private|credential|jwt$|api_?key)")
 _SECRET_PATTERNS = re.compile(
     r"(?i)(bearer\s+)[\w.~+/=-]{8,}"
@@ -41,8 +41,8 @@ def _escape(character: re.Match[str]) -> str:
 
 def redact(text: str) -> str:
     """`text` with tokens and private keys replaced; a text that is too long is cut before, which keeps its start."""
-    if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]}... ({len(text)} characters)"
+    if len(text) > LOG_TEXT_MAX:
+        text = f"{text[:LOG_TEXT_MAX]}... ({len(text)} characters)"
     return _SECRET_PATTERNS.sub(lambda match: (match[1] or "") + REDACTED, text)
 
 
@@ -100,7 +100,7 @@ def record_fields(record: logging.LogRecord) -> dict[str, Any]:
 def _format_traceback(record: logging.LogRecord) -> str:
     if not record.exc_info or record.exc_info[1] is None:
         return ""
-    return redact("".join(traceback.format_exception(record.exc_info[1]))[-MAX_TEXT:])
+    return redact("".join(traceback.format_exception(record.exc_info[1]))[-LOG_TEXT_MAX:])
 
 
 class JsonFormatter(logging.Formatter):

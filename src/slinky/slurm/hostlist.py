@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-#: The number of nodes that a Slurm cluster can have; a longer hostlist is a mistake or an attack.
-LIMIT = 65_533
+from slinky.bounds import HOST_NAME_MAX, HOSTLIST_MAX
 
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
 _PLAIN = re.compile(r"[^\[\],\s]*\Z")
@@ -28,24 +27,27 @@ class HostlistTooLongError(HostlistError):
     """The text expands to more names than the limit."""
 
 
-def expand(text: str, *, limit: int = LIMIT) -> list[str]:
+def expand(text: str, *, limit: int = HOSTLIST_MAX) -> list[str]:
     """Every name of the hostlist, in Slurm's order, duplicates kept.
 
     Raises `HostlistError` for malformed text and for more than `limit` names.
     """
     names: list[str] = []
     for term in split_terms(text):
-        parts = list(_parts(term, limit))
-        size = 1
-        for part in parts:
-            size *= len(part)
-        if size + len(names) > limit:
-            raise HostlistTooLongError(f"the hostlist expands to more than {LIMIT} names")
+        parts: list[list[str]] = []
+        size, length = 1, 0
+        for part in _parts(term, limit):
+            size, length = size * len(part), length + max(map(len, part))
+            if size + len(names) > limit:
+                raise HostlistTooLongError(f"the hostlist expands to more than {HOSTLIST_MAX} names")
+            if length > HOST_NAME_MAX:
+                raise HostlistError(f"{term[:80]!r} has a name of more than {HOST_NAME_MAX} characters")
+            parts.append(part)
         names.extend(map("".join, product(*parts)))
     return names
 
 
-def expand_all(texts: Iterable[str], *, limit: int = LIMIT) -> list[str]:
+def expand_all(texts: Iterable[str], *, limit: int = HOSTLIST_MAX) -> list[str]:
     """Every name of several hostlists; a text that is no hostlist counts as one name.
 
     Raises `HostlistTooLongError` if they have more than `limit` names together.
@@ -135,7 +137,7 @@ def _numbers(body: str, limit: int) -> list[str]:
         if int(last) < int(first):
             raise HostlistError(f"the range {item[:40]!r} is reversed")
         if int(last) - int(first) >= limit - len(numbers):
-            raise HostlistTooLongError(f"with the range {item[:40]!r} there are more than {LIMIT} names")
+            raise HostlistTooLongError(f"with the range {item[:40]!r} there are more than {HOSTLIST_MAX} names")
         numbers.extend(f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1))
     return numbers
 

@@ -10,9 +10,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from slinky.bounds import METRIC_LABEL_MAX
 from slinky.exporter import series
 from slinky.exporter.families import FAMILIES, PREFIX
-from slinky.exporter.observed_metrics import LABEL_MAX
 from slinky.exporter.snapshot import ClusterSnapshot, MetricSource
 from slinky.insight.group_limits import group_limits
 from slinky.slurm import Diag, Host, Job, JobRecord, License, Reservation, Share, Tres, number
@@ -194,7 +194,7 @@ def test_hostile_names_stay_inside_their_label() -> None:
     records = [job(str(i), "PENDING", account=name) for i, name in enumerate(names, 1)]
     families = {family.name: family for family in text_string_to_metric_families(render(cluster(jobs=records)))}
     accounts = {sample.labels["account"] for sample in families["slinky_slurm_account_jobs"].samples}
-    assert {'a"b\\n', "line\nbreak", "}", "x" * LABEL_MAX} == accounts
+    assert {'a"b\\n', "line\nbreak", "}", "x" * METRIC_LABEL_MAX} == accounts
 
 
 def test_series_beyond_the_limit_are_added_up() -> None:

@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from slinky.bounds import LOG_TEXT_MAX
 from slinky.observe import (
     ExplainedError,
     Health,
@@ -31,7 +32,6 @@ from slinky.observe import (
     until_signal,
 )
 from slinky.observe.health import LAG
-from slinky.observe.log import MAX_TEXT
 from slinky.observe.watchdog import STALLS, StallWatchdog
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJyb290In0.c2lnbmF0dXJl"
@@ -93,8 +93,8 @@ def test_secrets_are_redacted_by_their_form(text: str) -> None:
 
 
 def test_a_long_text_is_cut_before_it_is_searched() -> None:
-    assert len(redact("x" * 1_000_000)) < MAX_TEXT + 100
-    assert redact("x" * MAX_TEXT) == "x" * MAX_TEXT
+    assert len(redact("x" * 1_000_000)) < LOG_TEXT_MAX + 100
+    assert redact("x" * LOG_TEXT_MAX) == "x" * LOG_TEXT_MAX
     assert TOKEN not in redact(f"{TOKEN} " + "eyJaaaaaaaa-" * 100_000)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from slinky.bounds import CLAIM_DEVICES_MAX
 from slinky.bridge.devices import cores
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.cores import Core, CpuTopology, DeviceId
@@ -18,8 +19,6 @@ from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind, par
 from slinky.bridge.devices.requests import ClassRequest
 from slinky.slurm import NodeResources
 
-#: Limit of Kubernetes on the devices of a claim.
-CLAIM_DEVICES_MAX = 32
 #: Version of the CPU driver's configuration that names the CPUs of a group.
 CPU_CONFIG_VERSION = "v1alpha1"
 

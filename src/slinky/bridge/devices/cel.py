@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from slinky.bounds import CEL_LENGTH_MAX, CEL_NESTING_MAX
 from slinky.bridge.devices import cel_terms, cel_values
 from slinky.bridge.devices.cel_terms import Constant, Step, Term
 from slinky.bridge.devices.cel_values import CostExceeded, Evaluation, EvaluationError, UnsupportedExpression
 
-#: Limit on nesting, which protects the recursive parser and the evaluation.
-NESTING_MAX = 50
 _TOKEN = re.compile(
     r"""\s*(?:(?P<string>[rR]?"(?:[^"\\\n]|\\.)*"|[rR]?'(?:[^'\\\n]|\\.)*')|(?P<float>\d+\.\d+)|(?P<integer>\d+)u?"""
     r"""|(?P<name>[A-Za-z_]\w*)|(?P<symbol>&&|\|\||==|!=|<=|>=|\.\?|[!<>?:.,()\[\]-])|(?P<end>\Z))""",
@@ -49,7 +48,7 @@ class CompiledExpression:
 @lru_cache(maxsize=1024)
 def compile_expression(expression: str) -> CompiledExpression:
     """The expression as a function of `device`. Raises `UnsupportedExpression`."""
-    if len(expression) > cel_values.LENGTH_MAX:
+    if len(expression) > CEL_LENGTH_MAX:
         raise UnsupportedExpression(f"an expression of {len(expression)} characters is too long")
     parser = _Parser(expression)
     term = parser.conditional()
@@ -95,7 +94,7 @@ class _Parser:
 
     def _nest(self) -> None:
         self.depth += 1
-        if self.depth > NESTING_MAX:
+        if self.depth > CEL_NESTING_MAX:
             raise UnsupportedExpression("the expression is nested too deeply")
 
     # --- grammar, from the lowest precedence to the highest

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from slinky.bounds import CEL_COST_MAX
 from slinky.kube import Quantity
 
-#: Limits of Kubernetes on one evaluation of a selector, and on its text.
-COST_MAX, LENGTH_MAX = 1_000_000, 10 * 1024
 #: The integers of CEL.
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 _UNSIGNED_DIGITS_MAX, _UNSIGNED_MAX = 20, 2**64 - 1
@@ -41,7 +40,7 @@ class Evaluation:
 
     __slots__ = ("cost", "limit", "variables")
 
-    def __init__(self, variables: dict[str, Any], limit: int = COST_MAX) -> None:
+    def __init__(self, variables: dict[str, Any], limit: int = CEL_COST_MAX) -> None:
         self.variables, self.limit, self.cost = variables, limit, 0
 
     def charge(self, cost: int = 1) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from slinky.bounds import CPU_RANGE_MAX
 from slinky.bridge.views import Device
 
 CPU_CAPACITY = "cpu"
@@ -18,8 +19,7 @@ Core = tuple[int, ...]
 """The CPUs of a core."""
 #: Prefix of the name that the bridge uses for one CPU of a group; device names cannot contain a space.
 GROUP_CPU_PREFIX = "cpu "
-#: Limit on the numbers of CPUs and devices in a text, and on how many a text has: Linux supports 8,192 CPUs.
-RANGE_MAX, RANGE_DIGITS = 8192, 4
+_RANGE_DIGITS = len(str(CPU_RANGE_MAX))
 _RANGE = re.compile(r"\s*(\d+)(?:-(\d*))?\s*\Z", re.ASCII)
 
 
@@ -137,6 +137,8 @@ def _text(device_id: DeviceId, device: Device, name: str) -> str:
 
 def parse_bitmap(bitmap: str) -> list[int]:
     """The positions of the set bits in Slurm's hexadecimal bitmap. Raises `ValueError`."""
+    if len(bitmap) > 2 + CPU_RANGE_MAX // 4:
+        raise ValueError("the bitmap is too long")
     value = int(bitmap or "0", 16)
     return [position for position in range(value.bit_length()) if value >> position & 1]
 
@@ -144,16 +146,16 @@ def parse_bitmap(bitmap: str) -> list[int]:
 def parse_ranges(text: str) -> list[int]:
     """The integers in text like `0-1,3`; malformed parts are left out.
 
-    Users and drivers write such texts. A text with a number of `RANGE_MAX` or more, or with more numbers than that, has
-    none, so that it cannot take memory and time without bound.
+    Users and drivers write such texts. A text with a number of `CPU_RANGE_MAX` or more, or with more numbers than that,
+    has none, so that it cannot take memory and time without bound.
     """
     integers: list[int] = []
     for part in text.split(","):
         if match := _RANGE.match(part):
-            if len(match[1]) > RANGE_DIGITS or len(match[2] or "") > RANGE_DIGITS:
+            if len(match[1]) > _RANGE_DIGITS or len(match[2] or "") > _RANGE_DIGITS:
                 return []
             first, last = int(match[1]), int(match[2] or match[1])
-            if max(first, last) >= RANGE_MAX or len(integers) + last - first >= RANGE_MAX:
+            if max(first, last) >= CPU_RANGE_MAX or len(integers) + last - first >= CPU_RANGE_MAX:
                 return []
             integers.extend(range(first, last + 1))
     return integers

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from slinky.bounds import CPU_RANGE_MAX
 from slinky.bridge.devices import cores
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind, parse_gres
 from slinky.slurm import Host
@@ -30,7 +31,7 @@ def usable_counts(host: Host, inventory: DeviceInventory) -> UsableCounts:
         if name not in without_index and all(inventory.gres.get(kind, 0) >= count for kind, count in types.items()):
             continue
         free = Counter[GresKind]()
-        for index in range(min(sum(types.values()), cores.RANGE_MAX)) if name not in without_index else ():
+        for index in range(min(sum(types.values()), CPU_RANGE_MAX)) if name not in without_index else ():
             entry = inventory.at_slurm_index(types, name, index)
             if entry is not None and index not in used.get(name, ()):
                 free[entry[0]] += 1

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from slinky.bounds import INT32_MAX, parse_integer
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices import cel, cores, counters, profiles
 from slinky.bridge.devices.cel import CompiledExpression
@@ -289,7 +290,7 @@ def parse_gres(text: str) -> dict[GresKind, int]:
     counts: dict[GresKind, int] = {}
     for term in re.sub(r"\([^)]*\)", "", text).split(","):
         parts = term.split(":")
-        if len(parts) >= 2 and parts[-1].isdigit():
+        if len(parts) >= 2 and (count := parse_integer(parts[-1], 0, INT32_MAX)) is not None:
             kind = GresKind(parts[0], ":".join(parts[1:-1]))
-            counts[kind] = counts.get(kind, 0) + int(parts[-1])
+            counts[kind] = counts.get(kind, 0) + count
     return counts

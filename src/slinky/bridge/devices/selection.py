@@ -8,9 +8,9 @@ the inventories, which are replaced when the ResourceSlices of their node change
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from slinky.bounds import CEL_COST_MAX
 from slinky.bridge.devices import cel, inventory
 from slinky.bridge.devices.cel_values import (
-    COST_MAX,
     CostExceeded,
     Evaluation,
     EvaluationError,
@@ -29,7 +29,7 @@ class CheapLimitExceeded(CostExceeded):
 
 
 def evaluation_steps(
-    inventories: Sequence[DeviceInventory], expressions: Expressions, limit: int = COST_MAX
+    inventories: Sequence[DeviceInventory], expressions: Expressions, limit: int = CEL_COST_MAX
 ) -> Iterator[int]:
     """Evaluate the expressions for all devices; yields the cost of each step.
 
@@ -71,7 +71,7 @@ def _evaluate_device(device: inventory.InventoryDevice, expressions: Expressions
         except EvaluationError:
             return cost + run.cost, False
         except CostExceeded as error:
-            if limit < COST_MAX:
+            if limit < CEL_COST_MAX:
                 raise CheapLimitExceeded(str(error)) from None
             raise
         cost += run.cost

@@ -8,9 +8,10 @@ changes.
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from slinky.bounds import CLAIM_DEVICES_MAX
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices import classes
-from slinky.bridge.devices.allocation import CLAIM_DEVICES_MAX, MappedRequest, check_size, check_size_with_cpus
+from slinky.bridge.devices.allocation import MappedRequest, check_size, check_size_with_cpus
 from slinky.bridge.devices.classes import Catalog, ClassMapping, Unclaimable
 from slinky.bridge.devices.cores import GROUP_CPU_PREFIX, DeviceId, cpu_of_group, parse_ranges
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, Expressions, GresKind, build_inventory

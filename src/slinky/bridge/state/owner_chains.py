@@ -9,15 +9,13 @@ scheduling.x-k8s.io. `option_layers` merges them.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from slinky.bounds import OWNER_CHAIN_MAX
 from slinky.bridge import names
 from slinky.bridge.views import NativeGroup, WorkloadBatchJob, WorkloadPod
 from slinky.bridge.workload import annotations, grouping
 from slinky.bridge.workload.grouping import FindGroup, Workload
 from slinky.bridge.workload.option_layers import OptionLayer
 from slinky.kube import Key, Object, Owner
-
-#: Longest chain of owners that is followed.
-OWNER_CHAIN_MAX = 32
 
 FindOwner = Callable[[Owner, str], Awaitable[Object | None]]
 """The object behind an owner reference in a namespace; None if it is not known or its kind is not read."""

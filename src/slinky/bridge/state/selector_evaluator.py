@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakValueDictionary
 
+from slinky.bounds import CEL_COST_MAX
 from slinky.bridge.devices import selection
-from slinky.bridge.devices.cel_values import COST_MAX
 from slinky.bridge.devices.inventory import DeviceInventory, Expressions
 from slinky.bridge.devices.selection import CheapLimitExceeded
 
@@ -53,7 +53,7 @@ class SelectorEvaluator:
             steps = selection.evaluation_steps(pending, expressions, CHEAP_COST)
             await self._run(self._cheap, steps, expressions)
         except CheapLimitExceeded:
-            steps = selection.evaluation_steps(self._pending(expressions), expressions, COST_MAX)
+            steps = selection.evaluation_steps(self._pending(expressions), expressions, CEL_COST_MAX)
             await self._run(self._expensive, steps, expressions)
 
     async def _run(self, executor: ThreadPoolExecutor, steps: Iterator[int], expressions: Expressions) -> None:

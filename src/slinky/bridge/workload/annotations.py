@@ -16,8 +16,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from slinky.bridge import names
-from slinky.bridge.workload.bounds import (
+from slinky.bounds import (
     CPUS_MAX,
     INT32_MAX,
     LAST_SECOND,
@@ -26,6 +25,7 @@ from slinky.bridge.workload.bounds import (
     VALUE_MAX,
     parse_integer,
 )
+from slinky.bridge import names
 from slinky.bridge.workload.suggestion import did_you_mean
 from slinky.kube import Quantity
 from slinky.slurm import Number, number

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from slinky import bounds
 from slinky.bridge import names
 from slinky.bridge.views import (
     BATCH_JOBS,
@@ -26,7 +27,7 @@ from slinky.bridge.views import (
     WorkloadPod,
     native,
 )
-from slinky.bridge.workload import bounds, pod_state
+from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.annotations import option_values
 from slinky.kube import Discovery, Key, Object, Owner, Resource
 from slinky.observe import Log

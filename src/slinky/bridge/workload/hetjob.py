@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from slinky.bridge.workload.bounds import COMPONENTS_MAX, JOB_ID_MAX, parse_integer
+from slinky.bounds import COMPONENTS_MAX, JOB_ID_MAX, parse_integer
 from slinky.slurm import Job, JobRecord
 
 

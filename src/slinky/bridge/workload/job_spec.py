@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
+from slinky import bounds
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import ANY_GPU, CPUS, GresKind
 from slinky.bridge.views import WorkloadPod
-from slinky.bridge.workload import annotations, bounds, grouping, pod_resources, policy
+from slinky.bridge.workload import annotations, grouping, pod_resources, policy
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.bridge.workload.host_ports import host_ports_of

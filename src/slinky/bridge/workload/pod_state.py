@@ -7,9 +7,9 @@ deletion timestamp alone only means that the deletion was requested.
 
 from datetime import datetime
 
+from slinky import bounds
 from slinky.bridge import names
 from slinky.bridge.views import WorkloadPod
-from slinky.bridge.workload import bounds
 from slinky.kube import Node
 from slinky.kube.timestamps import seconds_since
 

@@ -2,7 +2,7 @@
 """Files and scripts beside slurm.conf, from ConfigMaps that a Controller refers to. Pure.
 
 Texts are copied into the operator's ConfigMap, so that a configuration can be tried and rolled back as a whole. What
-does not fit there (binary data, or more than `COPY_LIMIT`) is mounted from the original ConfigMap.
+does not fit there (binary data, or more than `CONFIG_COPY_BYTES_MAX`) is mounted from the original ConfigMap.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,12 +11,10 @@ from typing import NamedTuple
 from slinky.api.controller import Controller
 from slinky.api.fields.refs import LocalRef
 from slinky.api.names import wellknown
+from slinky.bounds import CONFIG_COPY_BYTES_MAX
 from slinky.kube.errors import Blocked
 from slinky.kube.views import ConfigMap
 from slinky.operator.build.pod_parts import JsonObject, config_source
-
-#: Bytes of a site's texts that are copied; an object of Kubernetes is limited to 1 MiB.
-COPY_LIMIT = 700_000
 
 
 class Files(NamedTuple):
@@ -63,7 +61,7 @@ def collect_files(controller: Controller, config_maps: Mapping[str, ConfigMap]) 
         for key, value in (config_map.data | config_map.binary_data).items()
     }
     texts = {key: value for config_map in maps.values() for key, value in config_map.data.items()}
-    if sum(len(value.encode()) for value in texts.values()) > COPY_LIMIT:
+    if sum(len(value.encode()) for value in texts.values()) > CONFIG_COPY_BYTES_MAX:
         return Files(**names, contents=contents, copied={}, mounted=tuple((name, ()) for name in maps))
     binary = tuple((name, tuple(sorted(item.binary_data))) for name, item in maps.items() if item.binary_data)
     return Files(**names, contents=contents, copied=texts, mounted=binary)

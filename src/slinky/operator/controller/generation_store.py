@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from slinky.api.controller import Controller
 from slinky.api.names import metadata
+from slinky.bounds import INT32_MAX, parse_integer
 from slinky.kube.errors import AlreadyExists, Forbidden, Invalid
 from slinky.kube.timestamps import age_seconds, format_timestamp, unix_seconds
 from slinky.kube.types import Key
@@ -293,7 +294,7 @@ class GenerationStore:
     def _publish_metrics(self, controller: Controller, decision: Decision, loaded: str | None) -> None:
         CONFIG_WANTED.labels(*controller.key).set(decision.wanted.number)
         if loaded:
-            CONFIG_LOADED.labels(*controller.key).set(int(loaded.partition("-")[0]))
+            CONFIG_LOADED.labels(*controller.key).set(parse_integer(loaded.partition("-")[0], 0, INT32_MAX) or 0)
 
     def _now(self) -> float:
         return self.context.clock.now().timestamp()
@@ -303,7 +304,7 @@ def _read_generation(child: Child) -> Generation:
     annotations = child.metadata.annotations
     number, _, digest = annotations.get(metadata.CONFIG_GENERATION, "0-").partition("-")
     return Generation(
-        int(number) if number.isdigit() else 0,
+        parse_integer(number, 0, INT32_MAX) or 0,
         digest,
         child.data or {},
         GenerationState(annotations[metadata.CONFIG_VERDICT]),

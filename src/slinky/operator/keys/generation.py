@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 
 from slinky.api.names.metadata import GENERATE_KEYS
+from slinky.bounds import GENERATED_KEYS_MAX
 from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import SECRETS
@@ -18,8 +19,6 @@ from slinky.operator.metrics import WRITES
 
 #: Random bytes per key; Slurm's documentation suggests this size for slurm.key.
 KEY_BYTES = 1024
-#: Keys that one Secret can ask for.
-MAX_KEYS = 16
 
 
 class KeyGenerator:
@@ -60,5 +59,7 @@ def missing_keys(
     random_bytes: Callable[[int], bytes] = secrets.token_bytes,
 ) -> dict[str, bytes]:
     """Generate the keys that the annotation of a Secret lists and its data lacks. Existing keys are never replaced."""
-    names = [name.strip() for name in annotations.get(GENERATE_KEYS, "").split(",", MAX_KEYS)[:MAX_KEYS]]
+    names = [
+        name.strip() for name in annotations.get(GENERATE_KEYS, "").split(",", GENERATED_KEYS_MAX)[:GENERATED_KEYS_MAX]
+    ]
     return {name: random_bytes(KEY_BYTES) for name in names if name and not data.get(name)}

@@ -10,6 +10,7 @@ import msgspec
 from slinky.api.fields.conditions import RESERVATION_CREATED
 from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NodeSet
+from slinky.bounds import parse_integer
 from slinky.kube.conditions import build_condition, find_condition
 from slinky.operator.framework.conditions import NOT_DEGRADED, ConditionState, ObjectHealth
 from slinky.operator.framework.failure_causes import Failure, creation_failure, describe_wait, with_failure
@@ -65,7 +66,12 @@ def pins(snapshot: NodeSetSnapshot) -> dict[str, str]:
     numbered = (worker for worker in snapshot.workers if worker.ordinal is not None and worker.pod.spec.node_name)
     running = {str(worker.ordinal): worker.pod.spec.node_name for worker in numbered}
     nodes = {**running, **placement.pinned_nodes(node_set, snapshot.nodes)}
-    return {ordinal: node for ordinal, node in nodes.items() if int(ordinal) < node_set.spec.replicas}
+    return {ordinal: node for ordinal, node in nodes.items() if _is_wanted(node_set, ordinal)}
+
+
+def _is_wanted(node_set: NodeSet, ordinal: str) -> bool:
+    """Whether a key of the status is an ordinal below the number of replicas."""
+    return parse_integer(ordinal, 0, node_set.spec.replicas - 1) is not None
 
 
 def health(

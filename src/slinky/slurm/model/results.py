@@ -43,7 +43,7 @@ class Conf(NamedTuple):
 def checked_job_id(job: int | str) -> str:
     """A job id for `jobs/state/`. Raises `ValueError` for a SLUID or a comma, which that path reads as "every job"."""
     text = str(job)
-    if not text or not all(part.isdecimal() for part in text.replace("+", "_").split("_")):
+    if not text or not all(part.isascii() and part.isdecimal() for part in text.replace("+", "_").split("_")):
         raise ValueError(f"{text!r} is not a job id")
     return text
 

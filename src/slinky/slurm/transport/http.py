@@ -16,12 +16,11 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
+from slinky.bounds import RESPONSE_BYTES_MAX
 from slinky.slurm.errors import Malformed, TransportError
 from slinky.slurm.transport.decode import RawResponse
 from slinky.slurm.transport.response_guard import install_guard
 
-#: A full list of 10,000 running jobs is 101 MB compact and 267 MB pretty-printed; a larger response is an error.
-MAX_RESPONSE_BYTES = 512 * 1024 * 1024
 #: slurmrestd has a handful of threads; requests on more connections only queue there.
 CONNECTIONS = 8
 CONNECT_DEADLINE = 5.0
@@ -117,8 +116,8 @@ class HttpTransport:
             received = bytearray()
             async for chunk in response.content.iter_any():
                 received += chunk
-                if len(received) > MAX_RESPONSE_BYTES:
-                    raise Malformed(f"{method} {path}: the response is larger than {MAX_RESPONSE_BYTES} bytes")
+                if len(received) > RESPONSE_BYTES_MAX:
+                    raise Malformed(f"{method} {path}: the response is larger than {RESPONSE_BYTES_MAX} bytes")
             return RawResponse(response.status, response.content_type, received)
 
     def _open_session(self) -> aiohttp.ClientSession:

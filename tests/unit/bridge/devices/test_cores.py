@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.build import cpu_groups, cpu_singles, slice_of
 
+from slinky.bounds import CPU_RANGE_MAX
 from slinky.bridge.devices import cores
 from slinky.bridge.devices.inventory import CPUS, build_inventory
 from slinky.bridge.views import ResourceSlice
@@ -79,7 +80,7 @@ def test_a_text_with_too_many_or_unreadable_numbers_has_none(text: str) -> None:
 
 
 def test_a_text_has_at_most_as_many_numbers_as_linux_has_cpus() -> None:
-    assert len(cores.parse_ranges("0-8191")) == cores.RANGE_MAX
+    assert len(cores.parse_ranges("0-8191")) == CPU_RANGE_MAX
 
 
 def test_a_driver_with_unreadable_cpus_offers_no_cores() -> None:

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 from tests.unit.bridge.build import pod
 
+from slinky.bounds import OWNER_CHAIN_MAX
 from slinky.bridge import names
-from slinky.bridge.state.owner_chains import OWNER_CHAIN_MAX, OwnerChain, OwnerChains
+from slinky.bridge.state.owner_chains import OwnerChain, OwnerChains
 from slinky.bridge.views import JobSet, LeaderWorkerSet, PodGroup, WorkloadBatchJob, WorkloadPod
 from slinky.bridge.views.native import VERSIONS
 from slinky.bridge.workload.grouping import Workload

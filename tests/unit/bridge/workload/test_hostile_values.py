@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.build import pod
 
+from slinky import bounds
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings, Policy, PolicyMode, PolicyRule
 from slinky.bridge.views import JobSet, LeaderWorkerSet, PodGroup, WorkloadBatchJob
 from slinky.bridge.views.native import VERSIONS
-from slinky.bridge.workload import annotations, bounds, grouping, hetjob, pod_state
+from slinky.bridge.workload import annotations, grouping, hetjob, pod_state
 from slinky.bridge.workload.annotations import TABLE, OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.bridge.workload.job_spec import JobContext, build_job_spec

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from tests.unit.operator.samples import accounting, controller
 
 from slinky.api.names import metadata
+from slinky.bounds import CONFIG_COPY_BYTES_MAX
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import ConfigMap, Pod, ReplicaStatus, Unstructured
-from slinky.operator.build.config_files import COPY_LIMIT, Files, collect_files
+from slinky.operator.build.config_files import Files, collect_files
 from slinky.operator.build.pod_parts import Images
 from slinky.operator.controller import config_trial
 from slinky.operator.controller.conf import loaded_generation, slurm_conf
@@ -270,5 +271,7 @@ def test_texts_are_copied_as_long_as_they_fit() -> None:
     parent = controller(configFileRefs=[{"name": "a"}])
     small = collect_files(parent, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x"}, {"blob": "eA=="})})
     assert (small.copied, small.mounted) == ({"gres.conf": "x"}, (("a", ("blob",)),))
-    large = collect_files(parent, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x" * (COPY_LIMIT + 1)})})
+    large = collect_files(
+        parent, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x" * (CONFIG_COPY_BYTES_MAX + 1)})}
+    )
     assert (large.copied, large.mounted) == ({}, (("a", ()),))

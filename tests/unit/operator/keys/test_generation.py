@@ -2,7 +2,8 @@
 """Generated keys are created once and never replaced."""
 
 from slinky.api.names.metadata import GENERATE_KEYS
-from slinky.operator.keys.generation import MAX_KEYS, missing_keys
+from slinky.bounds import GENERATED_KEYS_MAX
+from slinky.operator.keys.generation import missing_keys
 
 
 def test_only_keys_that_are_asked_for_and_missing_are_made() -> None:
@@ -14,7 +15,9 @@ def test_only_keys_that_are_asked_for_and_missing_are_made() -> None:
 
 
 def test_the_number_of_keys_is_bounded() -> None:
-    assert len(missing_keys({GENERATE_KEYS: ",".join(f"k{number}" for number in range(40_000))}, {})) == MAX_KEYS
+    assert (
+        len(missing_keys({GENERATE_KEYS: ",".join(f"k{number}" for number in range(40_000))}, {})) == GENERATED_KEYS_MAX
+    )
 
 
 def test_no_two_keys_are_the_same() -> None:

@@ -8,13 +8,13 @@ answers one line on a unix socket. It is optional: if it fails, the job is cance
 import asyncio
 import contextlib
 
+from slinky.bounds import COMPLETER_LINE_MAX
 from slinky.bridge import metrics
 from slinky.observe import Log
 
 log = Log("slinky.bridge.lifecycle.release.completer")
 
 DEADLINE = 10.0
-MAX_LINE = 1024
 
 
 class Completer:
@@ -38,7 +38,7 @@ class Completer:
 
     async def _request(self, line: str) -> str:
         """Send one line and read one. A line that is too long raises `ValueError`."""
-        reader, writer = await asyncio.open_unix_connection(self._socket, limit=MAX_LINE)
+        reader, writer = await asyncio.open_unix_connection(self._socket, limit=COMPLETER_LINE_MAX)
         try:
             writer.write(line.encode() + b"\n")
             await writer.drain()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from slinky.api.nodeset import NODE_SETS, NodeSet
+from slinky.bounds import NODES_MAX, parse_integer
 from slinky.operator.build.pod_parts import JsonObject
 from slinky.operator.framework.children import Child
 from slinky.operator.nodeset.actions import AdoptClaim, DeleteClaim
@@ -40,8 +41,9 @@ def _ordinals(node_set: NodeSet, claims: Iterable[Child]) -> dict[str, int]:
     for claim in claims:
         for template in templates:
             digits = claim.metadata.name.removeprefix(node_set.claim_name(template, ""))
-            if digits.isascii() and digits.isdigit() and node_set.padded(int(digits)) == digits:
-                ordinals[claim.metadata.name] = int(digits)
+            ordinal = parse_integer(digits, 0, NODES_MAX)
+            if ordinal is not None and node_set.padded(ordinal) == digits:
+                ordinals[claim.metadata.name] = ordinal
     return ordinals
 
 

@@ -8,6 +8,7 @@ be idle, an earlier end of its jobs, cordoned, a higher ordinal, ready more rece
 from collections.abc import Iterable
 
 from slinky.api.names import metadata
+from slinky.bounds import INT32_MAX, parse_integer
 from slinky.operator.nodeset.workers import Worker
 
 _PHASES = {"Pending": 0, "Unknown": 1}
@@ -36,7 +37,4 @@ def removal_order(workers: Iterable[Worker]) -> list[Worker]:
 
 
 def _deletion_cost(worker: Worker) -> int:
-    try:
-        return int(worker.meta.annotations.get(metadata.POD_DELETION_COST, "0"))
-    except ValueError:
-        return 0
+    return parse_integer(worker.meta.annotations.get(metadata.POD_DELETION_COST, "0"), -INT32_MAX, INT32_MAX) or 0

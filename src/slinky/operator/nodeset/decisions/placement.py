@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
+from slinky.bounds import parse_integer
 from slinky.kube.views import Node, Taint
 from slinky.operator.nodeset.objects import BRIDGE_TOLERATION, TOLERATION, Slot
 
@@ -95,10 +96,8 @@ def _matches_expression(expression: Mapping[str, Any], values: Mapping[str, str]
 
 
 def _number(text: str) -> float:
-    try:
-        return float(int(text))
-    except ValueError:
-        return float("nan")
+    number = parse_integer(text, -(2**63), 2**63 - 1)
+    return float("nan") if number is None else float(number)
 
 
 #: Operators of a node selector: from the value of the label (None: no such label) and the values of the expression.

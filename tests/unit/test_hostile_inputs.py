@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any text and any number from outside is parsed or refused by the parser's own error, within time and memory.
+
+Time is the CPU time of the thread, which a busy machine does not change.
+"""
+
+import contextlib
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.operator import samples
+
+from slinky import bounds
+from slinky.api.fields import amounts
+from slinky.bridge.devices import cel, cores, inventory
+from slinky.bridge.devices.cel_values import Evaluation, EvaluationError, UnsupportedExpression
+from slinky.bridge.workload.annotations import TABLE as OPTIONS
+from slinky.bridge.workload.annotations import parse_value
+from slinky.insight import limit_reasons, pending_reasons, tres
+from slinky.kube import Quantity
+from slinky.kube.timestamps import parse_timestamp
+from slinky.observe import redact
+from slinky.operator.nodeset.decisions import ordering, placement
+from slinky.slurm import HostlistError, SlurmError, TokenError, expand
+from slinky.slurm.conf import ConfError, parse, parse_devices, parse_fragment, topology
+from slinky.slurm.conf.slurm import find_problems
+from slinky.slurm.model.responses import JobsResponse, NodesResponse, StatesResponse
+from slinky.slurm.model.results import checked_job_id
+from slinky.slurm.tokens import read_claims
+from slinky.slurm.transport.decode import RawResponse, parse_response
+from slinky.slurm.transport.response_guard import remaining_bytes
+from slinky.webhook.application import RULES
+from slinky.webhook.evaluate import AdmissionChange, RuleContext, evaluate
+
+CPU_SECONDS = 2.0
+BYTES = 64 * bounds.MIB
+
+
+class Parser(NamedTuple):
+    """A function of a text from outside, and the errors by which it may refuse the text."""
+
+    parse: Callable[[str], object]
+    errors: tuple[type[Exception], ...] = ()
+
+
+DEVICE: dict[str, Any] = {"driver": "d", "attributes": {}, "capacity": {}}
+
+
+def evaluate_selector(text: str) -> object:
+    return cel.compile_expression(text).evaluate(Evaluation({"device": DEVICE}))
+
+
+def response_parser(kind: type[Any]) -> Callable[[str], object]:
+    return lambda text: parse_response(RawResponse(200, "application/json", text.encode("utf-8", "replace")), kind)
+
+
+PARSERS = {
+    "hostlist": Parser(expand, (HostlistError,)),
+    "slurm.conf": Parser(parse, (ConfError,)),
+    "fragment": Parser(parse_fragment, (ConfError,)),
+    "slurm.conf problems": Parser(find_problems, (ConfError, HostlistError)),
+    "devices": Parser(parse_devices, (ConfError,)),
+    "topology": Parser(topology.parse_topologies, (ConfError,)),
+    "token": Parser(read_claims, (TokenError,)),
+    "job id": Parser(checked_job_id, (ValueError,)),
+    "jobs": Parser(response_parser(JobsResponse), (SlurmError,)),
+    "nodes": Parser(response_parser(NodesResponse), (SlurmError,)),
+    "states": Parser(response_parser(StatesResponse), (SlurmError,)),
+    "response head": Parser(lambda text: remaining_bytes(text.encode("utf-8", "replace"))),
+    "tres": Parser(tres.parse_tres),
+    "gres of a job": Parser(tres.parse_gres),
+    "gres of a host": Parser(inventory.parse_gres),
+    "cpus": Parser(cores.parse_ranges),
+    "core bitmap": Parser(cores.parse_bitmap, (ValueError,)),
+    "pending reason": Parser(lambda text: pending_reasons.explain(text, text)),
+    "limit": Parser(limit_reasons.parse_limit),
+    "selector": Parser(evaluate_selector, (UnsupportedExpression, EvaluationError)),
+    "quantity": Parser(Quantity.parse, (ValueError,)),
+    "timestamp": Parser(parse_timestamp),
+    "duration": Parser(amounts.seconds, (ValueError,)),
+    "share": Parser(lambda text: amounts.scaled_value(text, 100), (ValueError,)),
+    "log": Parser(redact),
+    "number": Parser(lambda text: bounds.parse_integer(text, 0, 9)),
+    **{f"option {option.name}": Parser(partial(parse_value, option), (ValueError,)) for option in OPTIONS},
+}  # fmt: skip
+
+#: Pieces that parsers are known to fail on, and pieces whose repetition is expensive.
+PIECES = (
+    "²", "٣", "1_000", "+", "-", "9" * 20, "9" * 4301, "1e9999", "NaN", "Infinity", "\x00", "\n", "\r\n", ",", "=",
+    "+=", "a[0-65532]", "a[0-65532],", "a[0-999999999999999999]", "[", "]", "(", ")", "[0-9]", "{", "}", '{"a":', "&",
+    "|", "||", "!", ".a", "'", '"', "eyJaaaaaaaa-", "eyJaaaaaaaa.", "-----BEGIN PRIVATE KEY-----",
+    "NodeName=a[0-65532] ", "IDX:0-", "gres/gpu:", "0-8191,", "0-99999999999", "0x", "f", "1h", "1Ei",
+    "99999-00:00:00", "gpu:a:1(S:0-1),", "cpu=1,", "*a, ", "a: &a [",
+    "HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999999\r\n\r\n", "- topology: x\n  tree: {switches: [",
+)  # fmt: skip
+TEXTS = st.one_of(
+    st.lists(st.sampled_from(PIECES), max_size=6).map("".join),
+    st.builds(lambda piece, count: (piece * count)[:20_000], st.sampled_from(PIECES), st.integers(1, 3000)),
+    st.text(max_size=200),
+)
+
+
+@contextlib.contextmanager
+def within_cpu_time() -> Iterator[None]:
+    before = time.thread_time()
+    yield
+    assert time.thread_time() - before < CPU_SECONDS
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@settings(deadline=None, max_examples=40)
+@given(text=TEXTS)
+def test_a_text_is_parsed_or_refused(name: str, text: str) -> None:
+    parser = PARSERS[name]
+    with within_cpu_time(), contextlib.suppress(*parser.errors):
+        parser.parse(text)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_large_text_takes_bounded_time_and_memory(name: str) -> None:
+    parser = PARSERS[name]
+    for piece in PIECES:
+        text = (piece * 20_000)[:20_000] + "[0-8191]"
+        tracemalloc.start()
+        try:
+            with within_cpu_time(), contextlib.suppress(*parser.errors):
+                parser.parse(text)
+            assert tracemalloc.get_traced_memory()[1] < BYTES, piece
+        finally:
+            tracemalloc.stop()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=5,
+)
+SPECS = {
+    "NodeSet": st.fixed_dictionaries(
+        {},
+        optional={
+            "replicas": st.integers(0, bounds.NODES_MAX),
+            "extraConf": TEXTS,
+            "partition": st.fixed_dictionaries({}, optional={"config": TEXTS}),
+            "slurmd": st.dictionaries(st.sampled_from(["image", "env", "args", "resources"]), VALUES, max_size=2),
+            "template": st.fixed_dictionaries(
+                {"spec": st.dictionaries(st.sampled_from(["containers", "hostname", "volumes"]), VALUES, max_size=3)}
+            ),
+            "ordinalPadding": st.integers(0, 10),
+        },
+    ),
+    "Controller": st.fixed_dictionaries(
+        {}, optional={"extraConf": TEXTS, "clusterName": TEXTS, "slurmctld": st.dictionaries(TEXTS, VALUES, max_size=2)}
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SPECS)
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_rules_answer_for_any_object_that_the_schema_admits(kind: str, data: st.DataObject) -> None:
+    spec = data.draw(SPECS[kind])
+    build: Any = samples.node_set if kind == "NodeSet" else samples.controller
+    with contextlib.suppress(msgspec.ValidationError), within_cpu_time():
+        item = build(**spec)
+        context = RuleContext(controllers=[samples.controller()], node_sets=[samples.node_set("other", replicas=9)])
+        evaluate(RULES[kind.lower()], AdmissionChange(item, None, context))
+
+
+@given(TEXTS, TEXTS)
+def test_metadata_of_workers_is_read_or_ignored(cost: str, label: str) -> None:
+    worker = samples.worker_of(samples.pod(pod_deletion_cost=cost))
+    assert ordering.removal_order([worker]) == [worker]
+    expression = {"key": "k", "operator": "Gt", "values": [cost]}
+    assert placement._matches_expression(expression, {"k": label}) in {True, False}
+
+
+def test_the_page_of_the_bounds_is_up_to_date() -> None:
+    page = Path(__file__).parents[2] / "docs/bounds.md"
+    assert page.read_text() == bounds.render_page()
