@@ -228,7 +228,12 @@ CLUSTER = chart(
         logLevel=LEVEL,
         resources=RESOURCES,
         **PLACE,
-        serviceMonitor=closed(enabled=FLAG, interval=TEXT, labels=LABELS),
+        serviceMonitor=closed(
+            enabled=FLAG,
+            interval=TEXT,
+            labels=LABELS,
+            compat=may("array", items=choice("slurm-exporter", "vpenso")),
+        ),
     ),
     accounting=needing(_ACCOUNTING, "slurmdbd"),
     sssd=closed(secretRef=KEY_REF, conf=TEXT),

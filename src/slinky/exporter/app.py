@@ -3,20 +3,23 @@
 
 import contextlib
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from slinky.exporter import series
 from slinky.exporter.cluster_reader import ClusterReader
+from slinky.exporter.compat import COMPAT_PAGES, CompatFamily
 from slinky.exporter.families import PREFIX
 from slinky.exporter.observed_metrics import ObservedMetrics
 from slinky.exporter.request_counts import RequestCounts
 from slinky.exporter.settings import ExporterSettings
+from slinky.exporter.snapshot import ClusterSnapshot
 from slinky.observe import ExplainedError, Health, SystemClock
-from slinky.observe.metrics import REGISTRY
+from slinky.observe.metrics import PAGES, REGISTRY
 from slinky.slurm import SlurmClient, TokenError, TokenSource, configured_tokens
 from slinky.slurm.tokens import read_claims
 
@@ -33,15 +36,8 @@ class ClusterCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric of the cluster."""
-        snapshot = self._reader.snapshot()
-        wanted = {
-            "accounts": self._settings.accounts,
-            "users": self._settings.users,
-            "jobs": self._settings.jobs,
-            "nodes": len(snapshot.hosts) <= self._settings.nodes_max,
-        }
-        details = [name for name, on in wanted.items() if on]
-        reader = self._reader
+        snapshot, reader = self._reader.snapshot(), self._reader
+        details = shown_details(self._settings, snapshot)
         yield from series.collect(snapshot, details, self._settings.series_max, reader.observed.dropped)
         yield from reader.observed.collect(reader.cluster)
         yield reader.gpu_time.collect(reader.cluster)
@@ -50,6 +46,43 @@ class ClusterCollector(Collector):
     def describe(self) -> list[Metric]:
         """No metric is known before the cluster has been read."""
         return []
+
+
+class CompatCollector(Collector):
+    """One page of metrics under the names of another exporter."""
+
+    def __init__(self, reader: ClusterReader, settings: ExporterSettings, families: Iterable[CompatFamily]) -> None:
+        self._reader, self._settings, self._families = reader, settings, families
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric of the page."""
+        snapshot = self._reader.snapshot()
+        details = shown_details(self._settings, snapshot)
+        yield from series.collect_compat(self._families, snapshot, details, self._settings.series_max)
+
+    def describe(self) -> list[Metric]:
+        """No metric is known before the cluster has been read."""
+        return []
+
+
+def shown_details(settings: ExporterSettings, snapshot: ClusterSnapshot) -> list[str]:
+    """The kinds of objects that have series of their own."""
+    wanted = {
+        "accounts": settings.accounts,
+        "users": settings.users,
+        "jobs": settings.jobs,
+        "nodes": len(snapshot.hosts) <= settings.nodes_max,
+    }
+    return [name for name, on in wanted.items() if on]
+
+
+def compat_pages(reader: ClusterReader, settings: ExporterSettings) -> dict[str, CollectorRegistry]:
+    """The pages of compatible names by their path."""
+    pages = {}
+    for name, families in COMPAT_PAGES.items():
+        pages[f"/metrics/compat/{name}"] = registry = CollectorRegistry()
+        registry.register(CompatCollector(reader, settings, families))
+    return pages
 
 
 def token_expiry(tokens: TokenSource | None, cluster: str) -> Metric:
@@ -75,11 +108,15 @@ async def main(settings: ExporterSettings, health: Health | None = None) -> None
         if health is not None:
             mirror = reader.mirror
             health.add_readiness_check("slurm", lambda: None if mirror.jobs.synced else "Slurm has not been read yet")
+        pages = compat_pages(reader, settings)
         REGISTRY.register(collector)
+        PAGES.update(pages)
         try:
             await reader.run()
         finally:
             REGISTRY.unregister(collector)
+            for path in pages:
+                del PAGES[path]
 
 
 def _tokens(settings: ExporterSettings) -> TokenSource:

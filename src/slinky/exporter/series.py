@@ -6,17 +6,18 @@ values are added up in one series whose labels are `other`, and `series_dropped`
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from slinky.exporter.compat import CompatFamily
 from slinky.exporter.families import FAMILIES, PREFIX, Family, Values
 from slinky.exporter.observed_metrics import OTHER, label_value
 from slinky.exporter.snapshot import ClusterSnapshot, MetricSource
 
 
-def limit_series(family: Family, values: Values, maximum: int) -> Values:
+def limit_series(family: Family | CompatFamily, values: Values, maximum: int) -> Values:
     """The largest values of a family, and the sum of the others under the label `other`."""
     if len(values) <= maximum or not family.labels:
         return values
@@ -46,6 +47,19 @@ def collect(
         yield _metric(family, shown, snapshot.cluster)
     yield from _source_metrics(snapshot)
     yield _dropped_metric(snapshot.cluster, dropped)
+
+
+def collect_compat(
+    families: Iterable[CompatFamily], snapshot: ClusterSnapshot, details: Collection[str], maximum: int
+) -> Iterator[Metric]:
+    """The metrics of a page of compatible names, with the same limit of series."""
+    for family in families:
+        if family.detail and family.detail not in details:
+            continue
+        metric = GaugeMetricFamily(family.name, f"Replaced by {family.replacement}.", labels=family.labels)
+        for labels, value in sorted(limit_series(family, family.compute(snapshot), maximum).items()):
+            metric.add_metric([label_value(text) for text in labels], value)
+        yield metric
 
 
 def _metric(family: Family, values: Values, cluster: str) -> Metric:

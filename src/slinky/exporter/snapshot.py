@@ -42,6 +42,11 @@ class ClusterSnapshot:
     limits: GroupLimits | None = None
 
     @property
+    def nodes_known(self) -> bool:
+        """Whether the list of nodes is complete."""
+        return MetricSource.NODES in self.up
+
+    @property
     def jobs_known(self) -> bool:
         """Whether the list of jobs is complete: an empty one then means that there are no jobs."""
         return MetricSource.JOBS in self.up

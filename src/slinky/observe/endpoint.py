@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP endpoint of every process: /metrics, /healthz, /livez, /readyz.
+"""The HTTP endpoint of every process: /metrics and its further pages, /healthz, /livez, /readyz.
 
 `endpoint_routes` returns routes for an existing aiohttp application; `serve_endpoint` serves them alone. No request
 changes anything, and the health checks send no request over the network. With an authorizer, only /metrics is served,
@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from slinky.observe.health import Health
-from slinky.observe.metrics import REGISTRY, render_metrics
+from slinky.observe.metrics import PAGES, REGISTRY, render_metrics
 
 #: Maps the Authorization header of a request to the HTTP status of the response; 200 admits the caller.
 Authorizer = Callable[[str], Awaitable[int]]
@@ -31,6 +31,12 @@ def endpoint_routes(health: Health, registry: CollectorRegistry = REGISTRY) -> l
     async def metrics(request: web.Request) -> web.Response:
         return _metrics_response(request, registry)
 
+    async def page(request: web.Request) -> web.Response:
+        if (further := PAGES.get(request.path)) is None:
+            known = "".join(f"{path}\n" for path in ("/metrics", *sorted(PAGES)))
+            return web.Response(status=404, text=f"there is no such page of metrics; the pages are:\n{known}")
+        return _metrics_response(request, further)
+
     async def live(_: web.Request) -> web.Response:
         return _health_response(health.liveness())
 
@@ -39,6 +45,7 @@ def endpoint_routes(health: Health, registry: CollectorRegistry = REGISTRY) -> l
 
     return [
         web.get("/metrics", metrics),
+        web.get("/metrics/{page:.+}", page),
         web.get("/healthz", live),
         web.get("/livez", live),
         web.get("/readyz", ready),

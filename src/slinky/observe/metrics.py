@@ -24,6 +24,9 @@ REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
+#: Further pages of metrics by their path, which the HTTP endpoint serves beside /metrics.
+PAGES: dict[str, CollectorRegistry] = {}
+
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

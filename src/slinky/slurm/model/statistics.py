@@ -86,6 +86,8 @@ class Diag(Value, frozen=True, gc=False):
     schedule_cycle_total: int = 0
     schedule_cycle_sum: int = 0
     schedule_cycle_mean_depth: int = 0
+    schedule_cycle_depth: int = 0
+    job_states_ts: Number = UNSET
     schedule_exit: ScheduleExits = ScheduleExits()
     schedule_cycle_per_minute: int = 0
     schedule_queue_length: int = 0
@@ -103,6 +105,11 @@ class Diag(Value, frozen=True, gc=False):
     bf_queue_len_mean: int = 0
     bf_depth_mean: int = 0
     bf_depth_mean_try: int = 0
+    bf_depth_sum: int = 0
+    bf_depth_try_sum: int = 0
+    bf_queue_len_sum: int = 0
+    bf_table_size_sum: int = 0
+    bf_table_size_mean: int = 0
     bf_last_backfilled_jobs: int = 0
     bf_backfilled_het_jobs: int = 0
     bf_table_size: int = 0
