@@ -13,6 +13,7 @@ from charts.schemas.shapes import (
     PULL,
     REFS,
     RESOURCES,
+    SERVICE_MONITOR,
     TAG,
     TEXT,
     Schema,
@@ -50,6 +51,7 @@ _SCHEDULER = closed(
     verbosity=LEVEL,
     healthPort=REQUIRED_PORT,
     metricsPort=PORT,
+    serviceMonitor=SERVICE_MONITOR,
     featureGates=ANY_MAP,
     **_POD_SETTINGS,
 )
@@ -64,6 +66,8 @@ _ADMISSION = closed(
     metadataPolicy=closed(enabled=FLAG),
     failurePolicy=choice("Fail", "Ignore"),
     timeoutSeconds=may("integer", minimum=1, maximum=30),
+    metricsPort=PORT,
+    serviceMonitor=SERVICE_MONITOR,
     **_POD_SETTINGS,
 )
 

@@ -133,6 +133,7 @@ POD = closed(resources=RESOURCES, **PLACE, **fields(_POD))
 META = closed(labels=LABELS, annotations=LABELS)
 SERVICE = closed(metadata=META, spec=ANY_MAP, port=PORT, nodePort=PORT)
 BUDGET = closed(enabled=FLAG, minAvailable=SHARE, maxUnavailable=SHARE)
+SERVICE_MONITOR = closed(enabled=FLAG, interval=TEXT, labels=LABELS)
 KEY_REF = closed(name=TEXT, key=TEXT)
 REFS = may("array", items=closed(name={"type": "string", "minLength": 1}))
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from slinky.bridge import metrics, triggers
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.credentials import TlsTrust, token_source
+from slinky.bridge.credentials import TlsTrust, token_expiry, token_source
 from slinky.bridge.devices import profiles
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.job_specs import JobSpecs
@@ -41,6 +41,7 @@ from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.port_reservations import HostPortReservations
 from slinky.bridge.state.queue_position import QueuePositions
+from slinky.bridge.status.waiting_pods import count_waiting_pods
 from slinky.bridge.views import ForeignPod, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state, policy
 from slinky.bridge.workload.grouping import Workload
@@ -186,6 +187,10 @@ class Bridge:
         self._scheduled: dict[bool, asyncio.Handle] = {}  # calls of _enqueue_waiting, by with_jobs
         metrics.JOBS.set_function(lambda: len(self.registry))
         metrics.SLURM_AGE.set_function(lambda: self.mirror.age if self.mirror.running else 0.0)
+        metrics.TOKEN_EXPIRY.set_function(lambda: token_expiry(slurm.session.tokens))
+        metrics.EVICTIONS_LEFT.labels("lost").set_function(evictions.lost_left)
+        metrics.EVICTIONS_LEFT.labels("failed").set_function(evictions.failed_left)
+        metrics.WAITING_PODS.set_function(lambda: count_waiting_pods(cluster.pods, clock.now()))
 
     def wire(self) -> None:
         """Connect watches to control loops, and start background tasks with the runtime."""

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The credentials for slurmrestd: the token and TLS. Both are read again when their files change."""
 
+import math
 import ssl
 from pathlib import Path
 
 from slinky.bridge.config import BridgeSettings, ConfigError
 from slinky.kube.tls import ReloadedOnChange, load_pair
 from slinky.observe import Clock, SystemClock
-from slinky.slurm import TokenSource, configured_tokens
+from slinky.slurm import TokenError, TokenSource, configured_tokens
+from slinky.slurm.tokens import read_claims
 
 RELOAD_SECONDS = 30.0
 
@@ -18,6 +20,14 @@ def token_source(settings: BridgeSettings) -> TokenSource:
     if tokens is None:
         raise ConfigError("there is no token: set tokenFile, jwtKeyFile, or the environment variable SLURM_JWT_FILE")
     return tokens
+
+
+def token_expiry(tokens: TokenSource) -> float:
+    """When the token expires, in seconds since the epoch; 0 if it cannot be read, infinite if it never expires."""
+    try:
+        return read_claims(tokens.token()).expires or math.inf
+    except TokenError:
+        return 0.0
 
 
 class TlsTrust:

@@ -1,10 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
 """All metrics of the bridge."""
 
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
 from slinky.observe import counter, gauge, histogram
+from slinky.observe.metrics import REGISTRY
 
 JOBS = gauge("slinky_bridge_jobs", "Slurm jobs that the bridge tracks.")
 SLURM_AGE = gauge("slinky_bridge_slurm_age_seconds", "Age of the bridge's copy of Slurm's state.")
+
+TOKEN_EXPIRY = gauge(
+    "slinky_bridge_token_expiry_timestamp_seconds", "When the token of the bridge expires; 0 if it cannot be read."
+)
+EVICTIONS_LEFT = gauge(
+    "slinky_bridge_evictions_left",
+    "Evictions that the rate limit allows now: of pods whose job was lost, and of jobs that failed.",
+    "limit",
+)
+
+
+class WaitingPods(NamedTuple):
+    """Pods that wait for one reason."""
+
+    number: int
+    oldest_seconds: float
+
+
+class WaitingPodsCollector(Collector):
+    """Pods without a node by the reason of their condition; counted when they are scraped."""
+
+    def __init__(self) -> None:
+        self._count: Callable[[], Mapping[str, WaitingPods]] = dict
+
+    def set_function(self, count: Callable[[], Mapping[str, WaitingPods]]) -> None:
+        """Count the pods with this function."""
+        self._count = count
+
+    def collect(self) -> Iterator[Metric]:
+        """The two metrics."""
+        number = GaugeMetricFamily(
+            "slinky_bridge_waiting_pods",
+            "Pods that wait for a node, by the reason of their condition.",
+            labels=("reason",),
+        )
+        age = GaugeMetricFamily(
+            "slinky_bridge_waiting_pods_oldest_seconds",
+            "Age of the oldest pod that waits for a node, by the reason of its condition.",
+            labels=("reason",),
+        )
+        for reason, pods in sorted(self._count().items()):
+            number.add_metric([reason], pods.number)
+            age.add_metric([reason], pods.oldest_seconds)
+        yield from (number, age)
+
+    def describe(self) -> list[Metric]:
+        """No metric is known before pods have been read."""
+        return []
+
+
+WAITING_PODS = WaitingPodsCollector()
+REGISTRY.register(WAITING_PODS)
 
 FOREIGN_PODS = gauge(
     "slinky_bridge_foreign_pods",

@@ -3,7 +3,7 @@
 
 import contextlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slinky.kube.types import Key
 from slinky.observe.metrics import counter, gauge, histogram
@@ -68,6 +68,18 @@ CONFIG_LOADED = gauge(
     "controller",
 )
 CONFIG_TRIALS = counter("slinky_operator_config_trials_total", "Finished configuration trials.", "verdict")
+NODESET_WORKERS = gauge(
+    "slinky_operator_nodeset_workers", "Workers of a NodeSet, by state.", "namespace", "nodeset", "state"
+)
+ROLLOUT_START = gauge(
+    "slinky_operator_rollout_start_timestamp_seconds",
+    "When the operator first saw the rollout that is under way; 0 if every worker has the newest revision.",
+    "namespace",
+    "nodeset",
+)
+TOKEN_EXPIRY = gauge(
+    "slinky_operator_token_expiry_timestamp_seconds", "When the credential of a Token expires.", "namespace", "token"
+)
 DRAIN_SECONDS = histogram(
     "slinky_operator_drain_seconds",
     "Seconds from the decision to remove a worker to its deletion.",
@@ -106,6 +118,46 @@ class DrainMetrics:
         for metric in (LONGEST_DRAIN, DELETIONS_LIMITED_PODS):
             with contextlib.suppress(KeyError):
                 metric.remove(*node_set)
+
+
+#: States of workers, by the field of the NodeSet's status that counts them.
+WORKER_STATES = {
+    "desired": "desired",
+    "replicas": "existing",
+    "updated_replicas": "updated",
+    "ready_replicas": "ready",
+    "available_replicas": "available",
+    "slurm_idle": "idle",
+    "slurm_allocated": "allocated",
+    "slurm_down": "down",
+    "slurm_drain": "draining",
+}
+
+
+class WorkerMetrics:
+    """Publishes how many workers a NodeSet has, and since when it rolls out a revision."""
+
+    def __init__(self) -> None:
+        self._rollouts: dict[Key, tuple[object, float]] = {}
+
+    def publish(self, node_set: Key, numbers: Mapping[str, Any], now: float) -> None:
+        """Set the metrics of a NodeSet from the numbers of its status; `now` is in seconds since the epoch."""
+        for field, state in WORKER_STATES.items():
+            NODESET_WORKERS.labels(*node_set, state).set(numbers[field])
+        if numbers["updated_replicas"] >= numbers["replicas"]:
+            self._rollouts.pop(node_set, None)
+        elif self._rollouts.get(node_set, ("", 0.0))[0] != numbers["node_set_hash"]:
+            self._rollouts[node_set] = numbers["node_set_hash"], now
+        ROLLOUT_START.labels(*node_set).set(self._rollouts.get(node_set, ("", 0.0))[1])
+
+    def forget(self, node_set: Key) -> None:
+        """Remove the metrics of a NodeSet that no longer exists."""
+        self._rollouts.pop(node_set, None)
+        with contextlib.suppress(KeyError):
+            ROLLOUT_START.remove(*node_set)
+        for state in WORKER_STATES.values():
+            with contextlib.suppress(KeyError):
+                NODESET_WORKERS.remove(*node_set, state)
 
 
 def failure_kind(status: int | None) -> str:

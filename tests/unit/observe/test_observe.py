@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import aiohttp
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
 
 from slinky.bounds import LOG_TEXT_MAX
 from slinky.observe import (
@@ -32,6 +33,7 @@ from slinky.observe import (
     until_signal,
 )
 from slinky.observe.health import LAG
+from slinky.observe.metrics import PAGES
 from slinky.observe.watchdog import STALLS, StallWatchdog
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJyb290In0.c2lnbmF0dXJl"
@@ -162,6 +164,15 @@ async def test_a_failed_check_reports_its_message() -> None:
         status, text = await get("/metrics")
         assert status == 200
         assert "slinky_event_loop_lag_seconds_bucket" in text
+        assert await get("/metrics/other") == (404, "there is no such page of metrics; the pages are:\n/metrics\n")
+        PAGES["/metrics/other"] = further = CollectorRegistry()
+        Gauge("slurm_other", "A metric of a further page.", registry=further).set(7)
+        try:
+            status, text = await get("/metrics/other")
+        finally:
+            del PAGES["/metrics/other"]
+        assert status == 200
+        assert "slurm_other 7.0" in text
 
 
 async def test_a_stall_of_the_loop_is_measured() -> None:

@@ -24,7 +24,7 @@ from slinky.operator.framework.context import Context
 from slinky.operator.framework.failures import FailureFinder
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
 from slinky.operator.framework.references import referrers
-from slinky.operator.metrics import WRITES, DrainMetrics
+from slinky.operator.metrics import WRITES, DrainMetrics, WorkerMetrics
 from slinky.operator.nodeset import objects, status
 from slinky.operator.nodeset.actions import Action, CondemnWorker, ExecutionReport
 from slinky.operator.nodeset.decisions import reservation
@@ -62,6 +62,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         self.revisions = RevisionStore(context)
         self.adoption = Adoption(context, self.revisions.cache)
         self.drain_metrics = DrainMetrics()
+        self.worker_metrics = WorkerMetrics()
         self.domain = cluster_domain(context.settings.cluster_domain)
         context.node_sets.add_indexes(
             {
@@ -158,6 +159,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
     def forget(self, key: Key) -> None:
         """Discard the state of a NodeSet that no longer exists, so that a new one of the same name starts afresh."""
         self.drain_metrics.forget(key)
+        self.worker_metrics.forget(key)
         uids = {node_set.metadata.uid for node_set in self.context.node_sets}
         self.executor.keep_only(uids)
         self.revisions.keep_only(uids)
@@ -271,6 +273,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         if report.errors:
             raise report.errors[0]
         numbers = status.counts(snapshot)
+        self.worker_metrics.publish(snapshot.node_set.key, numbers, snapshot.now.timestamp())
         kept = (worker.pod for worker in snapshot.workers if not worker.condemned)
         failure = status.creation_refusal(report) or await self.failures.of_pods(kept)
         health = status.health(snapshot, report, numbers, failure)

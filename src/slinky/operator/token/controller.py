@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciles Tokens: signs a token, writes it to its Secret, and replaces it in time."""
 
+import contextlib
+import math
+
 from slinky.api.token import TOKENS, Token
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
@@ -11,10 +14,11 @@ from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
 from slinky.operator.framework.references import referrers
 from slinky.operator.keyrings.jwt_keyring import Signer
-from slinky.operator.metrics import WRITES
+from slinky.operator.metrics import TOKEN_EXPIRY, WRITES
 from slinky.operator.token import objects
 from slinky.operator.token.plan import plan
 from slinky.operator.token.status import health, issued_at
+from slinky.slurm.tokens import TokenError, read_claims
 
 
 class TokenReconciler(Reconciler[Token]):
@@ -41,9 +45,19 @@ class TokenReconciler(Reconciler[Token]):
             credential = objects.sign_credential(token, signer, now).encode()
             await self._write(token, credential)
             self.record_event(token, "TokenIssued", f"Issued a new token for {token.username}: {planned.reason}")
+        self._publish_expiry(token, credential or b"")
         current = health(credential or b"", now, signed=signed or planned.sign)
         status = self.with_health(token, current, issued_at=issued_at(credential or b""))
         return ReconcileResult(status, planned.requeue_after)
+
+    def _publish_expiry(self, token: Token, credential: bytes) -> None:
+        with contextlib.suppress(TokenError):
+            TOKEN_EXPIRY.labels(*token.key).set(read_claims(credential.decode()).expires or math.inf)
+
+    def forget(self, key: Key) -> None:
+        """Remove the metric of a Token that no longer exists."""
+        with contextlib.suppress(KeyError):
+            TOKEN_EXPIRY.remove(*key)
 
     async def _credential(self, token: Token, signer: Signer) -> bytes | None:
         """Return the credential in the Secret. Raises `Blocked` if the Secret does not belong to the Token."""
