@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slinky lab`: a real Kubernetes and a real Slurm on this machine."""
 
+import dataclasses
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from slinky.cli.output import Format, explained, print_json, print_table
-from slinky.lab import bringup, lab_state
+from slinky.lab import bringup, lab_state, preflight
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
 from slinky.lab.machine.machine import PATH
+from slinky.lab.prepare import archive, tools
 from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
@@ -28,12 +32,26 @@ NodeName = Annotated[str, typer.Argument(help="Name of the node, such as node1."
 def prepare(
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
     prune: Annotated[bool, typer.Option(help="Also remove outdated artifacts from the cache.")] = False,
+    export_file: Annotated[
+        Path | None, typer.Option("--export", help="Write the artifacts to this file (.tar, .tar.gz or .tar.zst).")
+    ] = None,
+    import_file: Annotated[
+        Path | None,
+        typer.Option("--import", help="First read the artifacts that another machine exported; trust their origin."),
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Build and download everything that a lab needs; later runs only verify it."""
     with explained(LabError):
-        inventory = ArtifactInventory.of(kube)
-        inventory.prepare(Progress())
+        inventory, progress = ArtifactInventory.of(kube), Progress()
+        if import_file:
+            tools.require_root("importing artifacts")
+            new = archive.import_artifacts(inventory.store, inventory.artifacts.values(), import_file, progress)
+            progress.note(f"{len(new)} parts are new")
+        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build())))
+        inventory.prepare(progress)
+        if export_file:
+            archive.export_artifacts(inventory.store, inventory.artifacts.values(), export_file, progress)
         removed = inventory.store.prune(inventory.artifacts.values()) if prune else []
         facts = {name: inventory.store.facts(artifact) for name, artifact in inventory.artifacts.items()}
         if output is Format.JSON:
@@ -41,6 +59,24 @@ def prepare(
             return
         rows = [(name, ", ".join(f"{key} {value}" for key, value in values.items())) for name, values in facts.items()]
         print_table(("ARTIFACT", "CONTENT"), rows)
+
+
+@app.command()
+def check(
+    kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36", output: Output = Format.TEXT
+) -> None:
+    """Show whether this machine can run a lab; exit code 1 if something is missing. Nothing is changed."""
+    with explained(LabError):
+        items = preflight.judge(preflight.gather(ArtifactInventory.of(kube).gigabytes_to_build()))
+    if output is Format.JSON:
+        print_json([dataclasses.asdict(item) for item in items])
+    else:
+        print_table(
+            ("REQUIREMENT", "VERDICT", "FOUND", "NEXT STEP"),
+            [(item.name, item.verdict, item.found, item.next_step) for item in items],
+        )
+    if any(item.verdict is preflight.Verdict.MISSING for item in items):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -149,14 +185,42 @@ def execute(
     command: Annotated[list[str], typer.Argument(help="Command to run; its exit code is returned.")],
     name: Name = "lab",
 ) -> None:
-    """Run a command inside a machine, for example `slinky lab exec slurm sinfo`."""
+    """Run a command inside a machine, for example `slinky lab exec slurm sinfo`.
+
+    The machine `control` has kubectl, helm and the files of this host, and keeps the working directory.
+    """
     with explained(LabError):
         lab = Lab.find(name)
         target = lab.machine(machine)
-        path = f"{lab.plane.binaries}:{PATH}" if target.name == "control" else PATH
+        shares_files = target.name == "control"
+        path = f"{_tools(lab)}:{PATH}" if shares_files else PATH
         env = {"PATH": path, "HOME": "/root", "TERM": "xterm", "KUBECONFIG": str(lab.kubeconfig)}
-        done = subprocess.run(target.enter_command(command), env=env, check=False)
+        argv = target.enter_command(command, Path.cwd() if shares_files else None)
+        done = subprocess.run(argv, env=env, check=False)
     raise typer.Exit(done.returncode)
+
+
+@app.command()
+def shell(name: Name = "lab") -> None:
+    """Start a shell on this host with slinky and the lab's kubectl, helm and kubeconfig; returns its exit code."""
+    with explained(LabError):
+        lab = Lab.find(name)
+        own = Path(sys.executable).parent
+        env = {
+            **os.environ,
+            "PATH": f"{_tools(lab)}:{own}:{os.environ.get('PATH', PATH)}",
+            "KUBECONFIG": str(lab.kubeconfig),
+            "SLINKY_LAB": lab.state.name,
+        }
+        program = os.environ.get("SHELL") or "/bin/sh"
+        typer.echo(f"kubectl, helm and slinky use the lab {lab.state.name}; leave with `exit`", err=True)
+        done = subprocess.run([program], env=env, check=False)
+    raise typer.Exit(done.returncode)
+
+
+def _tools(lab: Lab) -> str:
+    """The folders of kubectl and helm, of the versions that fit the lab."""
+    return f"{lab.plane.binaries}:{lab.artifact('helm')}"
 
 
 @app.command()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from slinky.lab import lab_state, paths
+from slinky.lab import lab_state, paths, preflight
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes import addons, control_plane, pki
 from slinky.lab.kubernetes.api import Api
@@ -71,8 +71,8 @@ def up(options: LabOptions, progress: Progress) -> Lab:
     with locked(options.name):
         _make_way(options.name)
         inventory = ArtifactInventory.of(options.minor)
+        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build())))
         inventory.prepare(progress)
-        paths.require_space(paths.labs(), 2, "a lab")
         lab = _begin(options, inventory.paths())
         try:
             _assemble(lab, progress)

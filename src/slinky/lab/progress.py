@@ -20,7 +20,13 @@ class Progress:
         self._lock = threading.Lock()
         self._active: dict[str, str] = {}
         self._status: Status | None = None
+        self._percent: int | None = None
         self.seconds: dict[str, float] = {}
+
+    def share(self, done: float, total: float) -> None:
+        """Show how far the whole work is, until all of it is done."""
+        with self._lock:
+            self._percent = int(100 * done / total) if done < total else None
 
     def note(self, text: str) -> None:
         """Print one line."""
@@ -38,7 +44,7 @@ class Progress:
         """Report the start, the end and the duration of a task."""
         started = time.monotonic()
         if not self._console.is_terminal:
-            self.note(f"... {name}")
+            self.note(f"... {name}{self._share_text()}")
         with self._lock:
             self._active[name] = ""
             self._redraw()
@@ -57,10 +63,15 @@ class Progress:
             self._active.pop(name, None)
             self._redraw()
 
+    def _share_text(self) -> str:
+        return "" if self._percent is None else f" ({self._percent} % of the whole done)"
+
     def _redraw(self) -> None:
         if not self._console.is_terminal or self._console.quiet:
             return
         text = "; ".join(f"{name} {detail}".strip() for name, detail in self._active.items())
+        if text and self._percent is not None:
+            text = f"{self._percent} %  {text}"
         if not text:
             if self._status:
                 self._status.stop()

@@ -29,8 +29,8 @@ pytestmark = pytest.mark.fault
 SLINKY = [sys.executable, "-m", "slinky.cli"]
 
 
-def slinky(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*SLINKY, *argv], capture_output=True, text=True, check=False)
+def slinky(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*SLINKY, *argv], capture_output=True, text=True, check=False, env={**os.environ, **env})
 
 
 def traces(name: str) -> list[str]:
@@ -101,7 +101,22 @@ def test_a_second_lab_of_the_same_name_is_refused_with_the_next_step(victim: Lab
     assert "slinky lab status --name victim" in done.stderr
 
 
-def test_the_command_shows_the_lab_to_people_and_programs(victim: Lab) -> None:
+def make_script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_this_machine_can_run_a_lab() -> None:
+    done = slinky("lab", "check", "-o", "json")
+    assert done.returncode == 0
+    assert {row["verdict"] for row in json.loads(done.stdout)} <= {"ok", "slow"}
+    poor = slinky("lab", "check", SLINKY_STATE="/proc")  # a file system without free space
+    assert poor.returncode == 1
+    assert "SLINKY_STATE" in poor.stdout
+
+
+def test_the_command_shows_the_lab_to_people_and_programs(victim: Lab, tmp_path: Path) -> None:
     status = json.loads(slinky("lab", "status", "--name", victim.name, "-o", "json").stdout)
     assert status["healthy"]
     assert status["kubernetes"]["nodes"] == {"node1": True, "node2": True}
@@ -109,6 +124,14 @@ def test_the_command_shows_the_lab_to_people_and_programs(victim: Lab) -> None:
     assert victim.name in slinky("lab", "list").stdout
     assert "node1" in slinky("lab", "exec", "--name", victim.name, "control", "kubectl", "get", "nodes").stdout
     assert slinky("lab", "exec", "--name", victim.name, "node1", "sh", "-c", "exit 7").returncode == 7
+    script = "pwd; helm version --short; kubectl config view"
+    here = slinky("lab", "exec", "--name", victim.name, "control", "sh", "-c", script)
+    assert here.stdout.startswith(f"{Path.cwd()}\nv")
+    assert str(victim.plane.url) in here.stdout
+    program = make_script(tmp_path / "shell", "helm version --short && kubectl get nodes -o name && exit 5")
+    shell = slinky("lab", "shell", "--name", victim.name, SHELL=str(program))
+    assert shell.returncode == 5
+    assert "node/node2" in shell.stdout
     assert "kubelet" in slinky("lab", "logs", "--name", victim.name, "node1").stdout.split()
     assert slinky("lab", "logs", "--name", victim.name, "node1", "nothing").returncode == 1
     assert "certificate-authority-data" in slinky("lab", "kubeconfig", "--name", victim.name).stdout

@@ -6,6 +6,7 @@ the cgroup, version 1 and version 2 alike; in version 2 the controllers are dele
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +17,7 @@ from slinky.lab.errors import LabError
 DELEGATED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 REQUIRED = frozenset({"cpuset", "cpu", "memory", "pids"})
 
-_PROCESSES = (
+IN_A_CONTAINER = (
     "in a container, give it its own cgroup namespace with write access and move its processes into a child cgroup "
     "first (mkdir /sys/fs/cgroup/init; echo $$ > /sys/fs/cgroup/init/cgroup.procs); see docs/lab.md"
 )
@@ -27,6 +28,22 @@ def hierarchies(mounts: str | None = None) -> list[Path]:
     text = Path("/proc/self/mounts").read_text() if mounts is None else mounts
     fields = (line.split() for line in text.splitlines())
     return [Path(field[1]) for field in fields if field[2] in ("cgroup", "cgroup2")]
+
+
+def problem(tops: Iterable[Path] | None = None) -> str:
+    """Why no lab can have cgroups here, without creating one; empty if it can.
+
+    A kubelet finds its controllers either in hierarchies of version 1, one for each, or in the one of version 2.
+    """
+    tops = hierarchies() if tops is None else list(tops)
+    if not tops:
+        return "no cgroup hierarchy is mounted"
+    if unwritable := [str(top) for top in tops if not os.access(top, os.W_OK)]:
+        return f"{unwritable[0]} is not writable"
+    version_1 = {name for top in tops for name in top.name.split(",") if not (top / "cgroup.controllers").exists()}
+    available = version_1.union(*(_controllers(top) for top in tops))
+    missing = sorted(REQUIRED - available)
+    return f"the controllers {', '.join(missing)} are missing" if missing else ""
 
 
 def branch(lab: str) -> str:
@@ -69,13 +86,15 @@ def _delegate_controllers(folder: Path) -> None:
         try:
             (folder / "cgroup.subtree_control").write_text(wanted)
         except OSError as error:
-            raise LabError(f"cgroup {folder} cannot delegate its controllers ({error.strerror})", _PROCESSES) from error
+            raise LabError(
+                f"cgroup {folder} cannot delegate its controllers ({error.strerror})", IN_A_CONTAINER
+            ) from error
 
 
 def _require_controllers(folder: Path) -> None:
     """Fail at once where a kubelet would only fail after it has been restarted for minutes."""
     if missing := sorted(REQUIRED - set(_controllers(folder))):
-        raise LabError(f"cgroup {folder} lacks the controllers {', '.join(missing)}", _PROCESSES)
+        raise LabError(f"cgroup {folder} lacks the controllers {', '.join(missing)}", IN_A_CONTAINER)
 
 
 def _controllers(folder: Path) -> list[str]:

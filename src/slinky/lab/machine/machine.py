@@ -111,10 +111,10 @@ class Machine:
             return ""
         return "\n".join(f"    {line[:300]}" for line in text.splitlines()[-lines:])
 
-    def enter_command(self, argv: Sequence[str]) -> list[str]:
-        """A command line that runs `argv` inside the machine."""
+    def enter_command(self, argv: Sequence[str], folder: Path | None = None) -> list[str]:
+        """A command line that runs `argv` inside the machine, in this folder of the machine or in its usual one."""
         return ["nsenter", f"--target={self.pid()}", "--mount", "--uts", "--ipc", "--net", "--pid",
-                "--root", "--wd", "--", *argv]  # fmt: skip
+                "--root", f"--wd={folder}" if folder else "--wd", "--", *argv]  # fmt: skip
 
     def run(
         self,

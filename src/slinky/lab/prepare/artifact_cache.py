@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import time
@@ -22,6 +23,8 @@ from slinky.lab.paths import require_space
 from slinky.lab.progress import Progress
 
 MANIFEST = "manifest.json"
+#: Shorter preparations are not announced.
+NOTABLE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Artifact:
     """One artifact.
 
     `inputs` is everything the result depends on; `build` fills an empty folder and returns facts to show,
-    such as versions; `digested` names the files whose digests are recorded and checked.
+    such as versions; `digested` names the files whose digests are recorded and checked; `seconds` is how long the build
+    takes on two cores, so that progress can be shown as a share of the whole.
     """
 
     name: str
@@ -38,12 +42,12 @@ class Artifact:
     build: Callable[[Path, Progress], dict[str, str]]
     gigabytes: float
     digested: tuple[str, ...] = ()
+    seconds: int = 20
 
     @property
     def key(self) -> str:
         """A digest of the inputs."""
-        text = "\0".join(self.inputs)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return key_of(self.inputs)
 
 
 class ArtifactCache:
@@ -83,14 +87,40 @@ class ArtifactCache:
             self._build(artifact, path, progress)
         return path
 
+    def missing(self, artifacts: Iterable[Artifact]) -> list[Artifact]:
+        """Those of the artifacts that are not built yet."""
+        return [artifact for artifact in artifacts if not self.ready(artifact)]
+
+    def ensure_all(self, artifacts: Iterable[Artifact], progress: Progress) -> None:
+        """Build what is missing, in order, and show how far the whole is."""
+        artifacts = list(artifacts)
+        missing = self.missing(artifacts)
+        done, total = 0, sum(artifact.seconds for artifact in missing)
+        if total > NOTABLE_SECONDS:
+            text = f"{len(missing)} of {len(artifacts)} parts are built once: about {math.ceil(total / 60)} minutes"
+            progress.note(f"{text} on two cores")
+        for artifact in artifacts:
+            if artifact in missing:
+                progress.share(done, total)
+                done += artifact.seconds
+            self.ensure(artifact, progress)
+        progress.share(total, total)
+
+    def adopt(self, artifact: Artifact, folder: Path, progress: Progress) -> bool:
+        """Move a complete artifact from a folder of the same file system into the cache; false if it is there."""
+        with self._locked(artifact, progress):
+            if self.ready(artifact):
+                return False
+            if damaged := _damage(folder):
+                raise LabError(f"{artifact.what}: {damaged} does not match its digest")
+            path = self.path(artifact)
+            _remove(path)
+            folder.rename(path)
+            return True
+
     def damage(self, artifact: Artifact) -> str:
         """The first file whose digest differs, or an empty string."""
-        path = self.path(artifact)
-        for name, digest in _manifest(path)["digests"].items():
-            file = path / name
-            if not file.is_file() or file_digest(file) != digest:
-                return str(name)
-        return ""
+        return _damage(self.path(artifact))
 
     def _build(self, artifact: Artifact, path: Path, progress: Progress) -> None:
         require_space(self.folder, artifact.gigabytes, f"preparing {artifact.what}")
@@ -134,6 +164,11 @@ class ArtifactCache:
         return outdated
 
 
+def key_of(inputs: Iterable[str]) -> str:
+    """The key of an artifact with these inputs."""
+    return hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
+
+
 def file_digest(path: Path) -> str:
     """The SHA-256 of a file."""
     with path.open("rb") as file:
@@ -153,6 +188,14 @@ def tree_digest(folder: Path, matters: Callable[[Path], bool] = lambda _: True) 
 def _manifest(path: Path) -> dict[str, dict[str, str]]:
     manifest: dict[str, dict[str, str]] = json.loads((path / MANIFEST).read_text())
     return manifest
+
+
+def _damage(path: Path) -> str:
+    for name, digest in _manifest(path)["digests"].items():
+        file = path / name
+        if not file.is_file() or file_digest(file) != digest:
+            return str(name)
+    return ""
 
 
 def _expand(folder: Path, patterns: Iterable[str]) -> list[str]:

@@ -123,7 +123,7 @@ def programs(store: ArtifactCache, release: KubernetesRelease) -> Artifact:
         repr((CONTROLLERS, MANIFESTS)),
         _identity(binaries) if binaries else "",
     )
-    return Artifact("programs", what, inputs, build, gigabytes=8, digested=("bin/*", "manifests/*"))
+    return Artifact("programs", what, inputs, build, gigabytes=6, digested=("bin/*", "manifests/*"), seconds=400)
 
 
 def helm(store: ArtifactCache) -> Artifact:
@@ -139,7 +139,7 @@ def helm(store: ArtifactCache) -> Artifact:
             GoToolchain(_toolchain(store, progress), progress, what).install(*HELM, folder)
         return {"helm": HELM[1]}
 
-    return Artifact("helm", what, HELM, build, gigabytes=3, digested=("helm",))
+    return Artifact("helm", what, HELM, build, gigabytes=2, digested=("helm",), seconds=270)
 
 
 def go(store: ArtifactCache, progress: Progress) -> "GoToolchain":

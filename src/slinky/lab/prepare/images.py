@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container images, built by buildah from the folders in `images/` without any registry.
 
-Each image is an artifact keyed by its folder and its parent, so that it is rebuilt only when one of them changes. The
-images that nodes need are unpacked once into a containerd store, the seed. A node starts with hard links to it, which
-takes a fraction of a second instead of the tens of seconds of an import.
+Each image is an artifact keyed by its folder and its parent, so that it is rebuilt only when one of them changes. It is
+built on exactly that parent: buildah's store holds the images of several checkouts, so a parent is named by its key. A
+parent that the store lacks, because the cache was imported, is read from its archive.
+
+The images that nodes need are unpacked once into a containerd store, the seed. A node starts with hard links to it,
+which takes a fraction of a second instead of the tens of seconds of an import.
 """
 
 import resource
@@ -14,7 +17,7 @@ from pathlib import Path
 
 from slinky.lab.machine.sandbox import run_in, stream
 from slinky.lab.prepare import debian
-from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache, tree_digest
+from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache, key_of, tree_digest
 from slinky.lab.progress import Progress
 
 TAG = "lab"
@@ -24,6 +27,11 @@ ARCHIVE = "image.tar"
 def reference(name: str) -> str:
     """The name of one of our images in a pod spec."""
     return f"localhost/slinky/{name}:{TAG}"
+
+
+def keyed_reference(artifact: str, key: str) -> str:
+    """The name of an image in buildah's store, which no other content can have."""
+    return f"localhost/slinky/{artifact.removeprefix('image-')}:{key}"
 
 
 def sources() -> Path:
@@ -44,6 +52,11 @@ class ImageBuilder:
         recipe = sources() / name
         extra = extra or {}
         what = f"image {name}"
+        inputs = (
+            tree_digest(recipe),
+            parent.key if parent else "",
+            *(f"{p} {a.key}" for p, a in extra.items()),
+        )
 
         def build(folder: Path, progress: Progress) -> dict[str, str]:
             context = folder / "context"
@@ -52,7 +65,11 @@ class ImageBuilder:
                 stream(["cp", "-a", str(self.store.require(artifact) / path), str(context)])
             limits = [f"--ulimit={name}={_limit(number)}" for name, number in _LIMITS.items()]
             argv = ["buildah", "build", "--layers", "--pull-never", "--network=host", *limits]
-            self._run([*argv, "-t", reference(name), "/context"], folder, progress, what)
+            if parent:
+                self._require_parent(parent, folder, progress, what)
+                argv += ["--build-arg", f"PARENT={keyed_reference(parent.name, parent.key)}"]
+            tags = ["-t", reference(name), "-t", keyed_reference(f"image-{name}", key_of(inputs))]
+            self._run([*argv, *tags, "/context"], folder, progress, what)
             archive = f"oci-archive:/context/{ARCHIVE}:{reference(name)}"
             push = ["buildah", "push", "-q", "--disable-compression", reference(name), archive]
             self._run(push, folder, progress, what)
@@ -60,12 +77,12 @@ class ImageBuilder:
             shutil.rmtree(context)
             return {"image": reference(name)}
 
-        inputs = (
-            tree_digest(recipe),
-            parent.key if parent else "",
-            *(f"{p} {a.key}" for p, a in extra.items()),
-        )
-        return Artifact(f"image-{name}", what, inputs, build, gigabytes=3, digested=(ARCHIVE,))
+        return Artifact(f"image-{name}", what, inputs, build, gigabytes=0.6, digested=(ARCHIVE,))
+
+    def _require_parent(self, parent: Artifact, folder: Path, progress: Progress, task: str) -> None:
+        """Read the parent from its archive unless buildah's store has it."""
+        binds = {"/parent": self.store.require(parent)}
+        self._run(["sh", "-ec", _PARENT, "sh", keyed_reference(parent.name, parent.key)], folder, progress, task, binds)
 
     def base_tar(self, origin: Artifact) -> Artifact:
         """The Debian tree as one file, which the base image adds."""
@@ -94,13 +111,14 @@ class ImageBuilder:
 
         def build(folder: Path, progress: Progress) -> dict[str, str]:
             (folder / "context").mkdir()
+            self._require_parent(image, folder, progress, what)
             script = 'c=$(buildah from --pull-never "$1") && cp -a "$(buildah mount $c)" /context/tree && buildah rm $c'
-            self._run(["sh", "-ec", script, "sh", reference(name)], folder, progress, what)
+            self._run(["sh", "-ec", script, "sh", keyed_reference(image.name, image.key)], folder, progress, what)
             (folder / "context" / "tree").rename(folder / "tree")
             (folder / "context").rmdir()
             return debian.versions(folder / "tree", ("slurmctld", "mariadb-server"))
 
-        return Artifact(f"tree-{name}", what, (image.key,), build, gigabytes=2)
+        return Artifact(f"tree-{name}", what, (image.key,), build, gigabytes=1)
 
     def seed(self, images: Mapping[str, Artifact]) -> Artifact:
         """A containerd store that holds these images, unpacked."""
@@ -119,15 +137,17 @@ class ImageBuilder:
             return {name: reference(name) for name in images}
 
         inputs = (self.machine.key, _SEED, *(image.key for image in images.values()))
-        return Artifact("seed", what, inputs, build, gigabytes=3)
+        return Artifact("seed", what, inputs, build, gigabytes=2)
 
-    def _run(self, argv: list[str], folder: Path, progress: Progress, task: str) -> None:
+    def _run(
+        self, argv: list[str], folder: Path, progress: Progress, task: str, binds: Mapping[str, Path] | None = None
+    ) -> None:
         layers = self.store.folder / "buildah"
         layers.mkdir(parents=True, exist_ok=True)
         run_in(
             self.store.require(self.machine) / "tree",
             argv,
-            binds={"/var/lib/containers": layers, "/context": folder / "context"},
+            binds={"/var/lib/containers": layers, "/context": folder / "context", **(binds or {})},
             env={"STORAGE_DRIVER": "overlay", "BUILDAH_ISOLATION": "chroot"},
             on_line=lambda line: progress.step(task, line[:60]),
         )
@@ -141,6 +161,12 @@ def _limit(number: int) -> str:
     hard = resource.getrlimit(number)[1]
     return f"{hard}:{hard}"
 
+
+_PARENT = """
+buildah inspect --type image "$1" >/dev/null 2>&1 && exit
+id=$(buildah pull -q oci-archive:/parent/image.tar)
+buildah tag "$id" "$1"
+"""
 
 _SEED = """
 containerd --log-level warn &

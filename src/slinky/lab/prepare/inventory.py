@@ -70,8 +70,11 @@ class ArtifactInventory:
         """Build every artifact that is missing."""
         tools.require_root("preparing the lab")
         tools.require_tools(progress)
-        for artifact in self.artifacts.values():
-            self.store.ensure(artifact, progress)
+        self.store.ensure_all(self.artifacts.values(), progress)
+
+    def gigabytes_to_build(self) -> float:
+        """The disk space that a complete preparation still needs."""
+        return sum(artifact.gigabytes for artifact in self.store.missing(self.artifacts.values()))
 
     def slinky_image(self, progress: Progress) -> Path:
         """The archive of the slinky image, which is not part of `prepare` because every code change makes a new one."""
