@@ -98,11 +98,12 @@ def truncated() -> Fault:
 
 
 def hung() -> Fault:
-    """No response, ever."""
+    """No response, until the client gives up."""
 
-    async def answer(_: web.BaseRequest) -> web.StreamResponse:
-        await asyncio.sleep(3600)
-        raise AssertionError("unreachable")
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        while request.transport is not None and not request.transport.is_closing():  # noqa: ASYNC110 -- has no event
+            await asyncio.sleep(0.05)
+        return web.Response(status=504)
 
     return answer
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
 from tests.support.job_requests import external_job
+from tests.support.slurm_settings import restart_slurmctld
 from tests.support.slurmrestd_proxy import SlurmrestdProxy, hung, page
 from tests.support.waiting import eventually
 
@@ -23,6 +24,9 @@ from slinky.slurm import JobRequest, MintedToken, NodeUpdate
 from slinky.slurm import SlurmClient as Slurm
 
 OPTION = names.OPTION
+#: Seconds after which the bridge gives up a request in these tests.
+DEADLINE = 3
+SUBMISSIONS = ("submit", "allocate")
 FAULTS = {"404": page(404, "Not Found"), "401": page(401, "Authentication failure"), "hang": hung()}
 
 
@@ -31,6 +35,7 @@ class ProxiedStage(NamedTuple):
 
     stage: BridgeStage
     proxy: SlurmrestdProxy
+    client: Slurm
 
 
 @pytest.fixture
@@ -39,30 +44,26 @@ async def proxied(kube: KubeClient, ctld: Slurm, slurm: LabSlurm) -> AsyncIterat
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
     async with (
         SlurmrestdProxy(slurm.url) as proxy,
-        Slurm(proxy.url, tokens, deadline=5) as client,
+        Slurm(proxy.url, tokens, deadline=DEADLINE) as client,
         bridge_stage(kube, client) as stage,
     ):
         await stage.start()
         await stage.add_node()
         stage.slurm = ctld
-        yield ProxiedStage(stage, proxy)
-
-
-async def restart_slurmctld(slurm: LabSlurm) -> None:
-    """An orderly restart, which keeps all jobs."""
-    await asyncio.to_thread(slurm.stop, "slurmctld", 15)
-    await asyncio.to_thread(slurm.start, "slurmctld")
+        yield ProxiedStage(stage, proxy, client)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_an_unreachable_slurm_costs_no_pod(proxied: ProxiedStage, fault: str) -> None:
-    stage, proxy = proxied
+    stage, proxy, _ = proxied
     await stage.run_pod()
     proxy.fault = FAULTS[fault]
     await stage.create_pod("late")
     await stage.wait_reason("late", "SlurmUnreachable")
     assert not (await stage.get_pod("p")).metadata.deleting
     await stage.report_phase("p", "Succeeded", 0)
+
+    await eventually(lambda: proxy.faults > 3, "requests that failed or were given up")
     await stage.quiet()
     assert names.FINALIZER in (await stage.get_pod("p")).metadata.finalizers  # its job could not be ended yet
     proxy.fault = None
@@ -109,20 +110,18 @@ async def test_without_the_completer_the_outcome_is_in_accounting(
 
 
 async def test_a_submission_whose_response_is_lost_is_adopted_and_not_repeated(proxied: ProxiedStage) -> None:
-    stage, proxy = proxied
+    stage, proxy, _ = proxied
     losses = iter([True])
     proxy.loses_response = lambda request: "/job/" in request.path and request.method == "POST" and next(losses, False)
     await stage.create_pod()
     await stage.wait_bound()
-    submissions = [
-        path for method, path in proxy.requests if method == "POST" and path.endswith(("submit", "allocate"))
-    ]
+    submissions = [path for method, path in proxy.requests if method == "POST" and path.endswith(SUBMISSIONS)]
     assert len(submissions) == 1
     assert len(await stage.jobs()) == 1
 
 
 async def test_waiting_pods_cost_few_requests(proxied: ProxiedStage) -> None:
-    stage, proxy = proxied
+    stage, proxy, _ = proxied
     await stage.run_pod()
     for number in range(20):
         await stage.create_pod(f"w{number}")
@@ -144,7 +143,7 @@ async def test_a_slurmctld_restart_costs_no_pod(stage: BridgeStage, slurm: LabSl
     await stage.run_pod()
     await stage.create_pod("waiting")
     job = await stage.wait_job("waiting")
-    await restart_slurmctld(slurm)
+    await asyncio.to_thread(restart_slurmctld, slurm)
     await stage.settle()
     assert not (await stage.get_pod("p")).metadata.deleting
     assert (await stage.wait_job("waiting")).sluid == job.sluid
@@ -152,21 +151,36 @@ async def test_a_slurmctld_restart_costs_no_pod(stage: BridgeStage, slurm: LabSl
     await stage.wait_bound("waiting")
 
 
-async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(stage: BridgeStage, slurm: LabSlurm) -> None:
-    await restart_slurmctld(slurm)  # its orderly end writes the state files that a crash leaves behind
-    await stage.create_pod()
-    await stage.wait_job()
+async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(
+    three_nodes: BridgeStage, slurm: LabSlurm
+) -> None:
+    """Slurmctld forgets the last seconds before a crash: some of the jobs that have just started, waited or ended."""
+    await asyncio.to_thread(
+        restart_slurmctld, slurm
+    )  # its orderly end writes the state files that a crash leaves behind
+    pods = {name: (await three_nodes.create_pod(name)).metadata.uid for name in ("a", "b", "ended", "waiting")}
+    for name in ("a", "b", "ended"):
+        await three_nodes.wait_bound(name)
+        await three_nodes.report_phase(name, "Running")
+    await three_nodes.wait_job("waiting")
     await asyncio.to_thread(slurm.stop, "slurmctld")
+    await three_nodes.report_phase("ended", "Succeeded", 0)
     await asyncio.to_thread(slurm.start, "slurmctld")
+    del pods["ended"]  # its node is free for the pod that waits
 
     async def healthy() -> bool:
-        pod = await stage.find_pod()
-        if pod is None or pod.metadata.deleting:
-            return True  # the crash lost its job while it ran; it was evicted with the reason
-        job = await stage.slurm.job(pod.metadata.labels[names.JOB_LABEL])
-        return bool(pod.spec.node_name) and job.state.running and stage.settings.bridge_name in job.admin_comment
+        for name, uid in pods.items():
+            pod = await three_nodes.get_pod(name)
+            assert (pod.metadata.uid, pod.metadata.deleting) == (uid, False), pod
+            job = await three_nodes.slurm.job(pod.metadata.labels[names.JOB_LABEL])
+            assert job.state.running, (name, job)
+            assert job.nodes == pod.spec.node_name
+            assert f"{three_nodes.namespace}/{name}" in job.admin_comment
+        return len(await three_nodes.jobs()) == len(pods)
 
-    await eventually(healthy, "a live job, or an eviction")
+    await eventually(healthy, "one live job for every pod, and no other")
+    pod = await three_nodes.find_pod("ended")
+    assert pod is None or names.FINALIZER not in pod.metadata.finalizers
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["id", "sluid"])
@@ -285,20 +299,26 @@ async def test_two_bridges_on_one_slurm_do_not_disturb_each_other(kube: KubeClie
             assert not (await stage.slurm.node(stage.nodes[0])).state.draining
 
 
-async def test_a_node_that_became_infeasible_is_given_back(stage: BridgeStage) -> None:
+async def test_a_node_that_became_infeasible_is_given_back(proxied: ProxiedStage) -> None:
+    """The job ends and another one is submitted, which excludes the node; it is not submitted again and again."""
+    stage, proxy, client = proxied
     await stage.run_pod("first")
-    await stage.create_pod("second")
-    await stage.wait_reason("second", "Resources")
-    await stage.crash()
+    job = await stage.start_waiting_job_while_down("first", "second")
     taint = {"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}}
     await stage.client.patch(NODES, Key("", stage.nodes[0]), taint)
-    await stage.slurm.cancel((await stage.wait_job("first")).job_id)
-    await stage.wait_state(await stage.wait_job("second"), "RUNNING")
+    proxy.requests.clear()
+    stage.slurm, ctld = client, stage.slurm
     await stage.start()
+    stage.slurm = ctld
     await stage.report_stopped("first")
+    await stage.wait_state(job, "CANCELLED")
     await stage.wait_reason("second", "SlurmRefused")
+    await stage.settle()
     assert not (await stage.get_pod("second")).spec.node_name
+    assert await stage.jobs() == []
+    assert len([path for method, path in proxy.requests if method == "POST" and path.endswith(SUBMISSIONS)]) <= 2
     await stage.client.patch(NODES, Key("", stage.nodes[0]), {"spec": {"taints": []}})
+    await stage.wait_bound("second")
 
 
 async def test_deleting_a_host_that_a_waiting_job_excludes_costs_no_pod(stage: BridgeStage, slurm: LabSlurm) -> None:
@@ -321,7 +341,7 @@ async def test_deleting_a_host_that_a_waiting_job_excludes_costs_no_pod(stage: B
         return listing is not None and other not in {host.name for host in listing.items}
 
     await eventually(deleted, "the end of the host")
-    await restart_slurmctld(slurm)
+    await asyncio.to_thread(restart_slurmctld, slurm)
     await stage.settle()
     assert not (await stage.get_pod("p")).metadata.deleting
     assert (await stage.slurm.job(job.sluid)).state.pending
