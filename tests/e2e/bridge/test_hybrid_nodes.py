@@ -10,6 +10,8 @@ from functools import partial
 
 import pytest
 from tests.e2e.bridge.bridge_site import condition_text, running, template
+from tests.e2e.bridge.shape_run import JobRecord, ShapeRun
+from tests.e2e.bridge.workload_shapes import ShapeBuilder
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
@@ -114,7 +116,7 @@ class HybridSite:
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     """A lab of its own: the chart cannot install definitions that other tests have applied to the shared lab."""
-    lab = bringup.up(LabOptions(name=f"hybrid-{secrets.token_hex(3)}", owner=os.getpid(), gpus=0), Progress())
+    lab = bringup.up(LabOptions(name=f"hybrid-{secrets.token_hex(3)}", owner=os.getpid()), Progress())
     yield lab
     bringup.down(lab.name)
 
@@ -222,3 +224,14 @@ async def test_no_core_has_two_jobs_while_pods_and_native_jobs_come_and_go(hybri
     await eventually(all_ended, "the end of all pods and jobs")
     jobs = await hybrid.jobs()
     assert {jobs[job]["JobState"] for job in native} == {"COMPLETED"}
+
+
+async def test_every_shape_runs_on_hybrid_nodes(hybrid: HybridSite) -> None:
+    async def jobs() -> dict[str, JobRecord]:
+        return {
+            job_id: JobRecord(job["JobName"], job.get("Comment", ""), job["JobState"] not in ENDED)
+            for job_id, job in (await hybrid.jobs()).items()
+        }
+
+    shapes = ShapeBuilder("default-scheduler").all()  # admission sets the scheduler of the bridge
+    await ShapeRun(hybrid.lab, hybrid.kube, MANAGED_SPACE, jobs).run(shapes)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.e2e.bridge.bridge_site import BridgeSite, condition_text, running, succeeded, template
 from tests.e2e.bridge.conftest import MANAGED, NODES, SCHEDULER, SPACE
+from tests.e2e.bridge.shape_run import JobRecord, ShapeRun
+from tests.e2e.bridge.workload_shapes import ShapeBuilder
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
@@ -23,6 +25,17 @@ def outcomes(pods: dict[str, str], site: BridgeSite) -> dict[str, str]:
     rows = [line.split("|") for line in output.splitlines()]
     by_job = {job: f"{state.split()[0]} {code}" for job, state, code in rows}
     return {name: by_job.get(job, "") for name, job in pods.items()}
+
+
+async def test_every_shape_runs_on_external_nodes(site: BridgeSite) -> None:
+    async def jobs() -> dict[str, JobRecord]:
+        listing = await site.ctld.jobs()
+        return {
+            str(job.job_id): JobRecord(job.name, job.comment, job.state.live)
+            for job in (listing.items if listing else ())
+        }
+
+    await ShapeRun(site.lab, site.kube, site.namespace, jobs).run(ShapeBuilder(site.scheduler).all())
 
 
 async def test_a_job_ends_with_the_outcome_of_its_pod(site: BridgeSite) -> None:
