@@ -42,7 +42,7 @@ from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.port_reservations import HostPortReservations
 from slinky.bridge.state.queue_position import QueuePositions
 from slinky.bridge.status.waiting_pods import count_waiting_pods
-from slinky.bridge.views import ForeignPod, WorkloadPod
+from slinky.bridge.views import ForeignPod, ResourceSlice, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state, policy
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity
@@ -136,7 +136,7 @@ class Bridge:
             settings.failed_jobs_share,
             cluster.count_jobs_with_running_pods,
         )
-        attempts = Attempts(clock, evictions)
+        self.attempts = attempts = Attempts(clock, evictions)
         nodes = NodeObserver(cluster, self.registry, exclusions, room)
         binder = Binder(cluster, exclusions, room, claims, volumes, writer)
         self.workload_reconciler = WorkloadReconciler(
@@ -224,8 +224,24 @@ class Bridge:
         watch(cluster.pods, affected.waiting_for_ports, when=triggers.is_releasing_ports, initial=False)
         watch(self.foreign_pods, affected.waiting_for_ports, when=triggers.is_foreign_releasing_ports, initial=False)
         watch(self.volumes.claims, affected.of_volume_claim, when=triggers.is_volume_changed, initial=False)
+        self._watch_avoided_hosts()
         cluster.devices.classes.listen(self._devices_changed)
         cluster.devices.slices.listen(self._devices_changed)
+
+    def _watch_avoided_hosts(self) -> None:
+        """Reconcile workloads when a host that did not suit them may suit now: its node, devices or ports changed."""
+        cluster, watch = self.cluster, self.workload_loop.watch
+        watch(cluster.nodes, self._avoiding_node, when=triggers.is_node_changed, initial=False)
+        watch(cluster.devices.slices, self._avoiding_node_of, initial=False)
+        watch(cluster.pods, self._avoiding_node_of, when=triggers.is_releasing_ports, initial=False)
+        watch(self.foreign_pods, self._avoiding_node_of, when=triggers.is_foreign_releasing_ports, initial=False)
+
+    def _avoiding_node(self, node: Node) -> set[Workload]:
+        return self.attempts.reconsider_host(pod_state.host_of(node))
+
+    def _avoiding_node_of(self, item: WorkloadPod | ForeignPod | ResourceSlice) -> set[Workload]:
+        node = self.cluster.nodes.get(Key("", item.spec.node_name))
+        return self._avoiding_node(node) if node is not None else set()
 
     def _watch_hosts(self) -> None:
         """Reconcile hosts when their nodes, pods or devices change. At the start the nodes alone cover every host."""
@@ -330,16 +346,22 @@ class Bridge:
                 if pod.metadata.deleting:  # Slurm may have ended the job of pods that still stop
                     self._enqueue_host_of(pod.spec.node_name)
         elif change.kind is ObjectKind.NODE:
-            self.node_loop.queue.add(HostName(change.key))
-            if change.before is None or change.after is None:
-                self._enqueue_waiting_soon()
-                for node in self.slurm_pods.nodes_of_worker(change.key):
-                    self._enqueue_host_of(node)
+            self._handle_host_change(change)
         elif change.kind is ObjectKind.MIRROR and change.after is None:
             self._enqueue_everything()
         elif (loss := self.mirror.nodes.unconfirmed_loss) is not None:
             for name in loss.missing:
                 self.node_loop.queue.add(HostName(name))
+
+    def _handle_host_change(self, change: Change) -> None:
+        self.node_loop.queue.add(HostName(change.key))
+        if triggers.is_host_changed(change.before, change.after):
+            for workload in self.attempts.reconsider_host(change.key):
+                self.workload_loop.queue.add(workload)
+        if change.before is None or change.after is None:
+            self._enqueue_waiting_soon()
+            for node in self.slurm_pods.nodes_of_worker(change.key):
+                self._enqueue_host_of(node)
 
     # --- hosts that an object affects
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from slinky.bridge.feasibility.exclusions import node_traits
 from slinky.bridge.feasibility.volume_state import volume_claims_of
 from slinky.bridge.state.cluster import UNSUBMITTED, WAITING, ClusterState
 from slinky.bridge.state.job_registry import JobRegistry
@@ -20,7 +21,7 @@ from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.kube import Node, Object
-from slinky.slurm import JobRecord, number
+from slinky.slurm import Host, JobRecord, number
 
 #: Forecasts of starts count as equal within intervals of this length.
 FORECAST_SECONDS = 120
@@ -164,6 +165,20 @@ def is_stopping_changed(old: WorkloadPod | None, new: WorkloadPod | None) -> boo
 
 def _is_stopping(pod: WorkloadPod | None) -> bool:
     return pod is not None and pod.metadata.deleting and pod_state.is_bound(pod) and not pod_state.is_gone(pod)
+
+
+def is_node_changed(old: Node | None, new: Node | None) -> bool:
+    """A node was added or removed, or something changed that decides which pods it suits."""
+    return old is None or new is None or node_traits(old) != node_traits(new)
+
+
+def is_host_changed(old: Host | None, new: Host | None) -> bool:
+    """A host was added or removed, or its GRES, partitions or the description by the bridge changed."""
+    return old is None or new is None or _host_traits(old) != _host_traits(new)
+
+
+def _host_traits(host: Host) -> tuple[object, ...]:
+    return host.gres, host.partitions, host.comment
 
 
 def is_readiness_changed(old: Node | None, new: Node | None) -> bool:

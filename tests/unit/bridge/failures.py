@@ -586,9 +586,11 @@ TABLE: dict[str, tuple[Failure, ...]] = {
         ),
         Failure(
             "A host does not suit the pods again and again, for example because gres.conf and the driver differ.",
-            "The job is ended, and the next jobs of the workload exclude the host, longer each time.",
+            "The job is ended, and the next jobs of the workload exclude the host, longer each time, until its node, "
+            "devices, free host ports or GRES change.",
             "The pods wait for other nodes with the reason NodeUnsuitable.",
             (
+                "test_a_host_that_did_not_suit_reconciles_its_workload_when_it_changes",
                 "test_a_host_that_does_not_suit_is_given_back_once_and_excluded_from_the_next_job",
                 "test_a_job_that_is_given_back_again_and_again_slows_down",
             ),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which workloads a change in Kubernetes reconciles: those that it can help, and no others."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ from slinky.bridge.app import DEVICES_DELAY_SECONDS, INTERVALS, Bridge
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.status.reasons import Reason
 from slinky.bridge.views import JOB_SETS, JobSet, ResourceClaim, WorkloadBatchJob
-from slinky.bridge.workload.grouping import GANG
+from slinky.bridge.workload.grouping import GANG, Workload
 from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import Discovery, KubeClient, Runtime, ServedKind
 from slinky.observe import ManualClock
-from slinky.slurm import FileToken, SlurmClient, TokenSource, number
+from slinky.slurm import Change, FileToken, Host, ObjectKind, SlurmClient, TokenSource, number
 from slinky.slurm.mirror.pending_refresh import RATE
 from slinky.slurm.mirror.polling import PollState, Source, next_read_at
 
@@ -170,6 +170,29 @@ async def test_released_host_ports_reconcile_pods_that_wait_for_ports(stage: Bri
     await stage.reconciled()
     stage.put(stage.cluster.pods, pod("running", node="n1", phase="Succeeded", spec=ports))
     assert await stage.reconciled() == ["running", "waiting"]
+
+
+async def test_a_host_that_did_not_suit_reconciles_its_workload_when_it_changes(stage: BridgeUnderTest) -> None:
+    ports = {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}
+    cluster = stage.cluster
+    stage.put(cluster.nodes, node("n1"))
+    stage.put(cluster.pods, pod("holder", node="n1", phase="Running", spec=ports))
+    waiting = Workload("ns", "Pod", "waiting")
+    old, new = (Host("n1", gres=f"gpu:{count}") for count in (1, 2))
+    tainted = node("n1", taints=[{"key": "broken", "effect": "NoSchedule"}])
+    changes: dict[str, Callable[[], None]] = {
+        "node": lambda: stage.put(cluster.nodes, tainted),
+        "devices": lambda: stage.put(cluster.devices.slices, gpus(2)),
+        "ports": lambda: stage.put(cluster.pods, pod("holder", node="n1", phase="Succeeded", spec=ports)),
+        "GRES": lambda: stage.bridge._handle_slurm_change(Change(ObjectKind.NODE, "n1", old, new)),
+    }
+    for what, change in changes.items():
+        stage.bridge.attempts.avoid(waiting, "n1", "it does not suit")
+        stage.put(cluster.nodes, node("n2"))
+        await stage.reconciled()
+        change()
+        assert "waiting" in await stage.reconciled(), what
+        assert stage.bridge.attempts.avoided_hosts(waiting) == (), what
 
 
 async def test_a_replica_that_waits_for_the_lease_collects_nothing() -> None:

@@ -61,7 +61,7 @@ class Exclusions:
         mirror.listen(self._host_changed)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if old is None or new is None or _node_traits(old) != _node_traits(new):
+        if old is None or new is None or node_traits(old) != node_traits(new):
             for host in {pod_state.host_of(node) for node in (old, new) if node is not None}:
                 self._update_host(host)
 
@@ -270,6 +270,6 @@ def _host_traits(host: Host) -> tuple[object, ...]:
     return host.partitions, host.comment
 
 
-def _node_traits(node: Node) -> tuple[object, ...]:
+def node_traits(node: Node) -> tuple[object, ...]:
     """The fields of a node that decide which pods can use it."""
     return node.metadata.labels, node.spec.taints, node.status.allocatable

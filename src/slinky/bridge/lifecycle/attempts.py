@@ -7,7 +7,7 @@ All of it is in memory. After a restart the bridge learns it again, one attempt 
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from slinky.bridge.lifecycle.decide.actions import Action, EvictionLimit, EvictPods
@@ -33,7 +33,7 @@ NAMESPACE_REFUSALS, NAMESPACE_WINDOW = 50, 600.0
 FREE_SUBMISSIONS, SUBMISSION_DELAYS = 3, (2.0, 300.0)
 #: Submissions of the same pods are counted together if they are at most this many seconds apart.
 SUBMISSION_MEMORY = 1800.0
-#: A host that did not suit is excluded for this long: at first, and after repetitions.
+#: A host that did not suit is excluded for this long, unless it changes: at first, and after repetitions.
 AVOIDANCE_DELAYS = (30.0, 1800.0)
 #: After a loss of jobs, new submissions pause for this many seconds, so that running pods get their nodes back first.
 PAUSE_AFTER_LOSS = 5.0
@@ -103,6 +103,7 @@ class Attempts:
         self._namespaces: dict[str, deque[float]] = {}  # times of rejections
         self._submissions: dict[str, _Entry] = {}  # by digest of the pods
         self._avoided: dict[Workload, dict[str, _Entry]] = {}  # by host
+        self._avoiding: dict[str, set[Workload]] = {}  # by host
         self._paused_until = float("-inf")
 
     # --- rejections
@@ -175,6 +176,18 @@ class Attempts:
         hosts, now = self._avoided.setdefault(workload, {}), self._clock.monotonic()
         count = hosts[host].count if host in hosts else 0
         hosts[host] = _Entry(count + 1, now + self._backoff(count, AVOIDANCE_DELAYS), problem)
+        self._avoiding.setdefault(host, set()).add(workload)
+
+    def reconsider_host(self, host: str) -> set[Workload]:
+        """A host changed in a way that decides which pods it suits: exclude it no longer. Returns the workloads.
+
+        The repetitions still count, so that a host that changes often and never suits is tried ever less often.
+        """
+        now, workloads = self._clock.monotonic(), self._avoiding.pop(host, set())
+        for workload in workloads:
+            hosts = self._avoided[workload]
+            hosts[host] = replace(hosts[host], until=min(hosts[host].until, now))
+        return workloads
 
     def avoided_hosts(self, workload: Workload) -> tuple[AvoidedHost, ...]:
         """The hosts that a workload does not use at the moment."""
@@ -186,7 +199,11 @@ class Attempts:
 
     def forget(self, workload: Workload) -> None:
         """The workload has no pods any more."""
-        self._avoided.pop(workload, None)
+        for host in self._avoided.pop(workload, {}):
+            if host in self._avoiding:
+                self._avoiding[host].discard(workload)
+                if not self._avoiding[host]:
+                    del self._avoiding[host]
 
     def _backoff(self, attempt: int, delays: tuple[float, float]) -> float:
         return backoff_seconds(attempt, rng=self._rng, floor=delays[0], ceiling=delays[1])

@@ -81,14 +81,10 @@ class Binder:
         node = self._cluster.nodes.get(Key("", assigned.node))
         if node is None:
             raise Later(f"node {assigned.node} no longer exists")
-        host = pod_state.host_of(node)
         if problem := self._exclusions.reserve_ports(pod, assigned.node):
             text = f"node {assigned.node} does not suit pod {pod.metadata.name}: {problem}"
-            raise UnsuitableNodes(text, host)
-        try:
-            await self._claims.prepare(pod, assigned.node, assigned.component)
-        except UnsuitableNodes as error:
-            raise UnsuitableNodes(str(error), error.host or host) from error
+            raise UnsuitableNodes(text, pod_state.host_of(node))
+        await self._claims.prepare(pod, assigned.node, assigned.component)
         await self._volumes.provide_volumes(pod, node)
 
     def block_node(self, action: BlockNode) -> None:

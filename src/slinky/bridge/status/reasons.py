@@ -95,7 +95,7 @@ class Reason(Enum):
     NODES_AVOIDED = ReasonRow(
         "NodeUnsuitable",
         "No job is submitted or changed: {free} of the {needed} nodes that the pods need are left. Host {host} was "
-        "given back a short time ago: {problem}. The bridge tries it again later.",
+        "given back a short time ago: {problem}. The bridge tries it again when the host changes, or later.",
         "Correct what the message names.",
         _WARNING,
     )

@@ -107,6 +107,22 @@ async def test_a_host_that_did_not_suit_is_avoided_longer_each_time() -> None:
     assert attempts.avoided_hosts(WORKLOAD) == ()
 
 
+async def test_a_host_that_changed_is_tried_again_at_once_but_its_repetitions_count() -> None:
+    clock, other = ManualClock(), Workload("ns", "Pod", "other")
+    attempts, delays = build_attempts(clock), list[float]()
+    attempts.avoid(other, "h2", "tainted")
+    for _ in range(10):
+        attempts.avoid(WORKLOAD, "h1", "tainted")
+        delays.append(attempts.avoided_hosts(WORKLOAD)[0].left)
+        assert attempts.reconsider_host("h1") == {WORKLOAD}
+        assert attempts.avoided_hosts(WORKLOAD) == ()
+        assert attempts.reconsider_host("h1") == set()
+    assert 900 <= delays[-1] <= 1800
+    assert [avoided.host for avoided in attempts.avoided_hosts(other)] == ["h2"]
+    attempts.forget(other)
+    assert attempts.reconsider_host("h2") == set()
+
+
 async def test_submissions_pause_after_a_loss() -> None:
     clock = ManualClock()
     attempts = build_attempts(clock)

@@ -113,7 +113,7 @@ async def test_a_pod_whose_devices_are_not_ready_keeps_its_job_and_waits(
 async def test_a_host_that_does_not_suit_is_given_back_once_and_excluded_from_the_next_job() -> None:
     stage = MemoryStage()
     stage.slurm.hosts = ("n1",)
-    stage.claims.needed, stage.claims.error = True, UnsuitableNodes("gres.conf and the driver of n1 differ")
+    stage.claims.needed, stage.claims.error = True, UnsuitableNodes("gres.conf and the driver of n1 differ", "n1")
     stage.put(pod())
     await stage.reconcile()
     assert (stage.slurm.cancelled, stage.reason(), stage.writer.bound) == (["7"], "NodeUnsuitable", {})
@@ -125,10 +125,23 @@ async def test_a_host_that_does_not_suit_is_given_back_once_and_excluded_from_th
     assert "job 7" not in message
 
 
+async def test_a_host_is_not_avoided_because_another_pod_has_taken_the_claim() -> None:
+    stage = MemoryStage("n1")
+    stage.slurm.hosts = ("n1",)
+    stage.claims.needed, stage.claims.error = True, UnsuitableNodes("claim c is in use by another pod")
+    stage.put(pod())
+    await stage.reconcile()
+    assert (stage.slurm.cancelled, stage.reason()) == (["7"], "NodeUnsuitable")
+    stage.claims.error = None
+    await stage.reconcile()
+    assert stage.slurm.requests[-1][1].excluded_nodes is None
+    assert stage.writer.bound == {"p": "n1"}
+
+
 async def test_a_pod_that_can_use_no_other_host_waits_until_the_host_is_tried_again() -> None:
     stage = MemoryStage("n1")
     stage.slurm.hosts = ("n1",)
-    stage.claims.needed, stage.claims.error = True, UnsuitableNodes("gres.conf and the driver of n1 differ")
+    stage.claims.needed, stage.claims.error = True, UnsuitableNodes("gres.conf and the driver of n1 differ", "n1")
     stage.put(pod())
     await stage.reconcile()
     stage.exclusions.shortage = HostShortage(0, 1, "no host suits")
