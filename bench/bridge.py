@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the performance of the bridge: `make bench-bridge`, or `python -m bench.bridge` with smaller numbers.
+"""Measures the performance of the bridge: `make bench-bridge`.
+
+    make bench-bridge BENCH="--only waiting slow_slurm --nodes 50 --pods 200 --minute 20"
+
+measures single parts at other sizes; without `--only` all parts are measured and the results are stored.
 
 A real API server without kubelets, a real Slurm with external nodes, and the bridge in a process of its own; this
 process creates pods and watches them. Each figure belongs to docs/bridge/performance.md and is printed with its limit;
@@ -39,6 +43,8 @@ from slinky.slurm import SlurmClient as Slurm
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
 #: Number of gangs, each with its floor: on two cores, equal runs of a third of a second differ by half.
 GANGS = 15
+#: Pods that come and go while the standby is measured, as a multiple of those that stay.
+STANDBY_CHURN = 20
 #: How the names of the hosts begin.
 PREFIXES = ("n-", "s-", "g-")
 #: Requests that take none of slurmctld's locks.
@@ -46,10 +52,21 @@ LOCK_FREE = frozenset({"GET diag/", "GET ping/"})
 SPARE = {names.OPTION + "partition": "dyn"}
 
 
-#: What is measured, in this order: methods of `Bench` and functions of `bridge_large`. The slow Slurm comes last, on a
-#: cluster of its own.
-SLOW = "slow_slurm"
-PARTS = ("single", "burst", "gang", "large_gang", "cordon", "devices", "batch_job", "waiting", SLOW)
+#: The standby is measured without a cluster, before the others; the slow Slurm on a cluster of its own, after them.
+STANDBY, SLOW = "standby", "slow_slurm"
+#: What is measured, in this order: methods of `Bench` and functions of `bridge_large`.
+PARTS = {
+    STANDBY: "a replica without the lease, with 20 times --pods pods that come and go",
+    "single": "--rounds pods, one after the other",
+    "burst": "a pod for each of --nodes nodes at once; then half of their jobs are cancelled",
+    "gang": "gangs of --gang pods",
+    "large_gang": "a gang with a pod for each of --nodes nodes",
+    "cordon": "--nodes nodes are cordoned",
+    "devices": "--pods waiting pods with a GPU, while others start for --minute seconds",
+    "batch_job": "one batch job with --pods waiting pods, while others start for --minute seconds",
+    "waiting": "--pods waiting pods, for --minute seconds: calls to Slurm of two replicas, CPU, memory",
+    SLOW: "a pod for each of at most 500 nodes at once, while each call to Slurm takes 0.3 s longer",
+}
 
 
 class Stage(NamedTuple):
@@ -95,7 +112,7 @@ class Bench:
         await self.register()
         await self.rest()
         for part in self.options.only or PARTS:
-            if part != SLOW:
+            if part not in (STANDBY, SLOW):
                 own = getattr(self, part, None)
                 await (own() if own else getattr(bridge_large, part)(self))
 
@@ -106,7 +123,7 @@ class Bench:
         spare = await self.cluster.add_nodes("s", 2, "dyn")
         await self.cluster.hosts(lambda host: host.state.idle and host.comment, [*ext, *spare])
         self.report(f"{len(ext)} nodes made and registered", time.monotonic() - began, "s")
-        await asyncio.sleep(6)
+        await self.wait_until_hosts_are_read()
 
     async def rest(self) -> None:
         """Count the calls to Slurm while nothing happens."""
@@ -143,13 +160,14 @@ class Bench:
         """
         await self.cluster.clear_floor(count)
         await self.cluster.hosts(lambda host: host.state.idle, (f"n-{number}" for number in range(self.options.nodes)))
-        idle_since = time.monotonic()
+        await self.wait_until_hosts_are_read()
+
+    async def wait_until_hosts_are_read(self) -> None:
+        """Wait until the bridge has read a list of hosts that it requested from now on."""
+        now = time.monotonic()
 
         def is_read() -> bool:
-            return any(
-                call.kind == "GET nodes/" and call.at - call.seconds > idle_since
-                for call in self.bridge.calls(idle_since)
-            )
+            return any(call.kind == "GET nodes/" and call.at - call.seconds > now for call in self.bridge.calls(now))
 
         await wait_until(is_read, every=0.5)
 
@@ -231,7 +249,7 @@ class Bench:
         opened = {"spec": {"unschedulable": False}}
         await for_each(nodes, lambda name: self.cluster.kube.patch(NODES, Key("", name), opened))
         await self.cluster.hosts(lambda host: host.state.idle and not host.state.draining, nodes)
-        await asyncio.sleep(6)
+        await self.wait_until_hosts_are_read()
 
     async def waiting(self) -> None:
         """Load of waiting pods, and how soon a pod starts that need not wait."""
@@ -339,7 +357,9 @@ async def measure(lab: Lab, options: argparse.Namespace) -> Bench:
     """Measure all figures on a new cluster, and those of a slow Slurm on another."""
     with tempfile.TemporaryDirectory(prefix="slinky-bench-") as folder:
         async with _bench(lab, Path(folder), lab.slurm.url, options) as bench:
-            if options.only != [SLOW]:
+            if STANDBY in (options.only or PARTS):
+                await measure_standby(bench)
+            if set(options.only or PARTS) - {STANDBY, SLOW}:
                 await bench.run()
     await remove_hosts(lab)
     if SLOW in (options.only or PARTS):
@@ -350,6 +370,19 @@ async def measure(lab: Lab, options: argparse.Namespace) -> Bench:
                     await bridge_large.slow_slurm(slow, proxy)
                     bench.figures += slow.figures
     return bench
+
+
+async def measure_standby(bench: Bench) -> None:
+    """Measure a replica without the lease, in a process of its own."""
+    pods = bench.options.pods
+    sizes = ("--pods", str(STANDBY_CHURN * pods), "--kept", str(pods))
+    argv = (sys.executable, "-m", "bench.bridge_standby", "--json", *sizes)
+    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"bench.bridge_standby ended with {process.returncode}")
+    for what, value, unit, limit in json.loads(output):
+        bench.report(what, value, unit, limit)
 
 
 async def remove_hosts(lab: Lab) -> None:
@@ -376,15 +409,26 @@ async def _bench(lab: Lab, folder: Path, url: str, options: argparse.Namespace) 
 
 def main() -> int:
     """Measure and print the figures, and store the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = "\n".join(f"  {part:<12} {text}" for part, text in PARTS.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog=f"parts:\n{parts}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--lab", default="", help="name of a running lab with Slurm")
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--gang", type=int, default=256)
-    parser.add_argument("--pods", type=int, default=10_000, help="waiting pods")
-    parser.add_argument("--rounds", type=int, default=100, help="pods one after the other")
-    parser.add_argument("--minute", type=float, default=60, help="seconds to watch waiting pods")
-    parser.add_argument("--only", nargs="*", choices=PARTS, help="measure only these; the results are not stored then")
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes (default: 1000)")
+    parser.add_argument("--gang", type=int, default=256, help="pods of a gang, at most --nodes (default: 256)")
+    parser.add_argument("--pods", type=int, default=10_000, help="waiting pods (default: 10000)")
+    parser.add_argument("--rounds", type=int, default=100, help="pods one after the other (default: 100)")
+    parser.add_argument("--minute", type=float, default=60, help="seconds to watch waiting pods (default: 60)")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, metavar="PART", help="measure only these parts; the results are not stored"
+    )
     options = parser.parse_args()
+    if min(options.nodes, options.gang, options.pods - 9, options.rounds - 1, options.minute) <= 0:
+        parser.error("at least 1 node and pod of a gang, 2 rounds, 10 waiting pods and a part of a second are needed")
+    if options.gang > options.nodes and "gang" in (options.only or PARTS):
+        parser.error(f"a gang of {options.gang} pods needs as many nodes; there are {options.nodes}")
     lab_options = bringup.LabOptions(name="bench-bridge", nodes=0, slurm="beside", slurm_nodes=0, owner=os.getpid())
     lab = Lab.find(options.lab) if options.lab else bringup.up(lab_options, Progress())
     try:

@@ -36,7 +36,7 @@ async def devices(bench: "Bench") -> None:
         await _publish_gpu(bench, node)
         await cluster.create_node(node, partition)
     await cluster.hosts(lambda host: host.state.idle and "gpu" in host.gres, ["g-0", "g-1"])
-    await asyncio.sleep(12)  # the mirror reads the GRES of the new hosts
+    await bench.wait_until_hosts_are_read()
     await cluster.slurm.allocate(msgspec.structs.replace(JOB, required_nodes=("g-0",)))
     await _queue_pods(bench, [f"gpu-{number}" for number in range(count)], _gpu_pod)
     share = await _load(bench, lambda number: _run_pod(bench, _gpu_pod(f"gpu-now-{number}", annotations=SPARE)))
@@ -136,7 +136,8 @@ async def large_gang(bench: "Bench") -> None:
     bench.report(f"gang of {count}, last one ended -> all released", time.monotonic() - ended, "s", None, floor_end)
     bench.report(f"gang of {count}, first one ended -> all released", time.monotonic() - began, "s")
     bench.report(f"gang of {count}, longest stall of the event loop", 1000 * bench.bridge.stall, "ms", 50)
-    await asyncio.sleep(12)
+    await cluster.hosts(lambda host: host.state.idle, hosts)
+    await bench.wait_until_hosts_are_read()
 
 
 class DelayProxy(SlurmrestdProxy):
