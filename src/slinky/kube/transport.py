@@ -20,6 +20,7 @@ import slinky
 from slinky.kube.config import Access
 from slinky.kube.errors import DeadlineExceeded, Unreachable
 from slinky.kube.tls import Pem, ReloadedOnChange, client_context
+from slinky.observe.descriptors import occupy_stale_descriptor
 
 # Waking up the process costs several times as much CPU as handling one event. So small chunks of a watch that follow
 # each other within BUSY_GAP seconds are read in batches: reading pauses for MIN_BATCH_DELAY seconds, and for up to
@@ -226,3 +227,7 @@ def _translate_errors(request: str) -> Iterator[None]:
         raise DeadlineExceeded(f"{request}: no response in time") from error
     except (aiohttp.ClientError, OSError) as error:
         raise Unreachable(f"{request}: {str(error) or type(error).__name__}") from error
+    except RuntimeError as error:
+        if not occupy_stale_descriptor(error):
+            raise
+        raise Unreachable(f"{request}: {error}") from error

@@ -17,6 +17,7 @@ import aiohttp
 from yarl import URL
 
 from slinky.bounds import RESPONSE_BYTES_MAX
+from slinky.observe.descriptors import occupy_stale_descriptor
 from slinky.slurm.errors import Malformed, TransportError
 from slinky.slurm.transport.decode import RawResponse
 from slinky.slurm.transport.response_guard import install_guard
@@ -97,6 +98,10 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError) as error:
             reason = str(error) or type(error).__name__
             raise TransportError(f"{method} {path}: {reason}", maybe_applied=method != "GET") from error
+        except RuntimeError as error:
+            if not occupy_stale_descriptor(error):
+                raise
+            raise TransportError(f"{method} {path}: {error}") from error  # there was no connection
         finally:
             if self._observe is not None:
                 seconds = time.perf_counter() - started
