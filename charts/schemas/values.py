@@ -103,6 +103,8 @@ OPERATOR = chart(
     imagePullPolicy=PULL,
     priorityClassName=TEXT,
     crds=closed(enabled=FLAG),
+    metadataPolicy=closed(enabled=FLAG),
+    aggregateRoles=closed(view=FLAG, edit=FLAG, admin=FLAG),
     propagatedNodeConditions=NAMES,
     operator=needing(_OPERATOR, "serviceAccount"),
     webhook=needing(_WEBHOOK, "serviceAccount", "validating", "mutating"),

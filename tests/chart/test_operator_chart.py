@@ -12,6 +12,7 @@ import pytest
 import yaml
 from tests.chart.helm import Helm, Objects, Refused, one
 from tests.integration.api.conftest import Kubectl
+from tests.support.waiting import eventually
 from typer.main import get_command
 
 from slinky.cli.main import app
@@ -40,11 +41,15 @@ def images(value: Any) -> Iterator[str]:
 
 @pytest.fixture
 def install(kubectl: Kubectl) -> Iterator[Install]:
-    """Applies objects; their webhook configurations are deleted after the test, because no webhook runs."""
+    """Applies objects; webhook configurations and policies are deleted after the test, because they hold everywhere."""
     called: set[tuple[str, str]] = set()
 
     def apply(objects: Objects) -> None:
-        called.update((item["kind"], item["metadata"]["name"]) for item in objects if "webhooks" in item)
+        called.update(
+            (item["kind"], item["metadata"]["name"])
+            for item in objects
+            if "webhooks" in item or "AdmissionPolicy" in item["kind"]
+        )
         done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=yaml.safe_dump_all(objects))
         assert done.returncode == 0, done.stderr
 
@@ -190,18 +195,24 @@ async def test_permissions_are_limited_to_what_is_needed(
             assert is_allowed == (allowed and (space == work or not limited)), (part, what, space)
 
 
+#: Not resources: policies in the API server ask whether the sender of a request may update them.
+MARKS = ("jobmetadata", "childmetadata")
+
+
 @pytest.mark.parametrize("chart", ["slurm-operator", "slurm-bridge"])
 def test_no_role_allows_updates_or_wildcards(helm: Helm, chart: str) -> None:
     """All writes are patches. The API server demands `update` of finalizers before it accepts owner references, and the
-    policy of the bridge's chart asks for `update` of `jobmetadata`, which is no resource that can be written.
+    policies of the charts ask for `update` of `jobmetadata` and `childmetadata`, which are no resources.
     """
     rich = {"slurm-operator": {"webhook": {"podsBinding": True}}, "slurm-bridge": {"completer": {"enabled": True}}}
-    rules = [rule for item in helm.render(chart, rich[chart]) for rule in item.get("rules", ())]
+    users = {f"slurm-slurm-operator-{role}" for role in ("view", "edit", "admin")}
+    objects = [item for item in helm.render(chart, rich[chart]) if item["metadata"]["name"] not in users]
+    rules = [rule for item in objects for rule in item.get("rules", ())]
     assert rules
     for rule in rules:
         assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]), rule
         if "update" in rule["verbs"]:
-            assert all(name.endswith("/finalizers") or name == "jobmetadata" for name in rule["resources"]), rule
+            assert all(name.endswith("/finalizers") or name in MARKS for name in rule["resources"]), rule
 
 
 async def test_the_operator_may_write_its_own_lease_only(
@@ -304,3 +315,88 @@ def test_every_flag_of_the_chart_is_one_of_the_command(helm: Helm) -> None:
             assert ("--profile" in flags) == (verb == "operator")
             known = {option for given in commands[verb].params for option in given.opts}
             assert {flag.split("=")[0] for flag in flags} <= known
+
+
+WORKER = {"app.kubernetes.io/name": "slurmd", "app.kubernetes.io/component": "worker"}
+RING = {"slinky.slurm.net/key-stage": "Settled"}
+CHILDREN: list[dict[str, Any]] = [
+    {"kind": "Pod", "metadata": {"labels": WORKER}, "spec": {"containers": [{"name": "main", "image": "x"}]}},
+    {"kind": "Secret", "metadata": {"annotations": RING}, "stringData": {"slurm.key": "forged"}},
+]
+
+
+@pytest.mark.parametrize("child", CHILDREN, ids=lambda child: child["kind"])
+async def test_only_the_operator_creates_workers_and_key_rings(
+    kubectl: Kubectl, install: Install, helm: Helm, home: str, space: str, child: dict[str, Any]
+) -> None:
+    install(helm.render("slurm-operator", {"operator": {"namespaces": space}}, home, home))
+    verbs = "--verb=get,list,create,update,patch,delete"
+    for command in (
+        ("role", "tenant", verbs, "--resource=pods,secrets"),
+        ("rolebinding", "tenant", "--role=tenant", "--user=tenant"),
+    ):
+        done = kubectl("create", *command, "-n", space)
+        assert done.returncode == 0, done.stderr
+    meta = {**child["metadata"], "name": "x", "namespace": space}
+    plain = {**child, "apiVersion": "v1", "metadata": {"name": "x", "namespace": space}}
+    marked = {**plain, "metadata": meta}
+
+    def create(item: dict[str, Any], user: str, *words: str) -> str:
+        done = kubectl("create", "-f", "-", f"--as={user}", *words, input=yaml.safe_dump(item))
+        return done.stderr
+
+    await eventually(lambda: "only slurm-operator may create" in create(marked, "tenant", "--dry-run=server"), "policy")
+    operator = f"system:serviceaccount:{home}:{home}-slurm-operator"
+    assert create(marked, operator, "--dry-run=server") == ""
+    assert create(plain, "tenant") == ""
+    verb, marks = ("label", WORKER) if child["kind"] == "Pod" else ("annotate", RING)
+    words = [f"{key}={value}" for key, value in marks.items()]
+    done = kubectl(verb, child["kind"].lower(), "x", *words, "-n", space, "--as=tenant")
+    assert "only slurm-operator may create" in done.stderr
+    # What an operator has marked can be changed otherwise: finalizers, owner references, other labels.
+    assert kubectl(verb, child["kind"].lower(), "x", *words, "-n", space).returncode == 0
+    assert kubectl("label", child["kind"].lower(), "x", "a=b", "-n", space, "--as=tenant").returncode == 0
+
+
+USERS: list[tuple[str, str, bool]] = [
+    ("view", "list nodesets.slinky.slurm.net", True),
+    ("view", "create nodesets.slinky.slurm.net", False),
+    ("edit", "create nodesets.slinky.slurm.net", True),
+    ("edit", "update nodesets.slinky.slurm.net/scale", True),
+    ("edit", "create tokens.slinky.slurm.net", False),
+    ("edit", "create controllers.slinky.slurm.net", False),
+    ("admin", "create tokens.slinky.slurm.net", True),
+    ("admin", "patch controllers.slinky.slurm.net", True),
+    ("admin", "update childmetadata.slinky.slurm.net", False),
+]
+
+
+async def test_the_roles_of_users_allow_what_the_page_says(
+    client: KubeClient, kubectl: Kubectl, install: Install, helm: Helm, home: str, space: str
+) -> None:
+    install(helm.render("slurm-operator", {}, home, home))
+    for role in ("view", "edit", "admin"):
+        name = f"{home}-slurm-operator-{role}"
+        done = kubectl("create", "rolebinding", role, f"--clusterrole={name}", f"--user={name}", "-n", space)
+        assert done.returncode == 0, done.stderr
+    for role, what, allowed in USERS:
+        assert await can(client, f"{home}-slurm-operator-{role}", what, space) == allowed, (role, what)
+
+
+@pytest.mark.parametrize(
+    ("values", "roles"),
+    [({}, {"view"}), ({"edit": True, "admin": True}, {"view", "edit", "admin"}), ({"view": False}, set())],
+)
+def test_the_roles_that_become_part_of_those_of_kubernetes(
+    helm: Helm, values: dict[str, bool], roles: set[str]
+) -> None:
+    objects = helm.render("slurm-operator", {"aggregateRoles": values})
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    labels = {
+        item["metadata"]["name"]: {key for key in item["metadata"]["labels"] if key.startswith(prefix)}
+        for item in objects
+        if item["kind"] == "ClusterRole"
+    }
+    assert {name: found for name, found in labels.items() if found} == {
+        f"slurm-slurm-operator-{role}": {prefix + role} for role in roles
+    }

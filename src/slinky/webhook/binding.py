@@ -6,6 +6,7 @@ same write. So there is no second write and nothing to undo on a dry run. If an 
 the annotation, and the operator adds it later.
 """
 
+from slinky.api.fields.topology import node_topology
 from slinky.api.names import child_names, metadata
 from slinky.kube import NODES, PODS, AdmissionRequest, AdmissionResponse, Key, KubeClient, KubeError
 from slinky.kube.types import Object, View
@@ -48,7 +49,7 @@ class BindingWebhook:
         if pod is None or pod.metadata.labels.get(metadata.APP_NAME) != child_names.SLURMD.app:
             return ""
         node = await self._client.find(NODES.metadata_only(), Key("", node_name))
-        return node.metadata.annotations.get(metadata.TOPOLOGY, "") if node else ""
+        return node_topology(node.metadata.annotations) if node else ""
 
 
 def annotation_patch(binding: Binding, topology: str) -> list[dict[str, object]]:

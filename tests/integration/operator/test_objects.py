@@ -14,7 +14,7 @@ from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.api.token import TOKENS
-from slinky.kube import CONFIG_MAPS, DEPLOYMENTS, PODS, SECRETS, SERVICES, STATEFUL_SETS, Key, Resource
+from slinky.kube import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, PODS, SECRETS, SERVICES, STATEFUL_SETS, Key, Resource
 from slinky.kube.views import Unstructured
 
 pytestmark = pytest.mark.plane
@@ -51,6 +51,28 @@ async def test_a_cluster_is_created_and_causes_no_further_writes(stage: Operator
         await stage.client.patch(resource, Key(stage.namespace, name), touch)
     await stage.quiescent()
     assert stage.writes() == before
+
+
+async def test_daemons_that_run_as_a_user_are_restricted(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.secret("db", password="x")
+    storage = {"host": "db", "passwordKeyRef": {"name": "db", "key": "password"}}
+    await stage.apply(ACCOUNTINGS, "slurm", spec={**KEYS, "storageConfig": storage})
+    await stage.apply_controller(accountingRef={"name": "slurm"})
+    await stage.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
+    strict = f"{stage.namespace}-strict"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await stage.client.create(NAMESPACES, {"metadata": {"name": strict, "labels": labels}})
+    daemons: tuple[tuple[Resource[Any], str], ...] = (
+        (STATEFUL_SETS, "slurm-controller"),
+        (STATEFUL_SETS, "slurm-accounting"),
+        (DEPLOYMENTS, "slurm-restapi"),
+    )
+    for resource, name in daemons:
+        template = (await stage.get(resource, name)).spec["template"]
+        pod = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"], "metadata": {"name": name}}
+        pod["metadata"]["namespace"] = strict
+        await stage.client.create(PODS, pod, dry_run=True)
 
 
 async def test_a_missing_reference_is_reported_and_used_once_it_exists(stage: OperatorStage) -> None:

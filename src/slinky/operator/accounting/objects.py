@@ -21,14 +21,14 @@ from slinky.operator.build.pod_parts import (
     key_sources,
     memory_volume,
     mount,
+    pod_run_as,
     projected_volume,
+    run_as,
     secret_source,
     service_spec,
     tcp_probe,
 )
 from slinky.operator.build.strategic_merge import merge
-
-RUN_AS = {"runAsNonRoot": True, "runAsUser": wellknown.SLURM_ID, "runAsGroup": wellknown.SLURM_ID}
 
 
 def _child(accounting: Accounting, resource: Any, name: str, **sections: Any) -> JsonObject:
@@ -77,7 +77,7 @@ def stateful_set(accounting: Accounting, files: Sequence[str], hashes: DaemonHas
 def _pod(accounting: Accounting, files: Sequence[str], images: Images) -> JsonObject:
     return {
         "automountServiceAccountToken": False,
-        "securityContext": {**RUN_AS, "fsGroup": wellknown.SLURM_ID},
+        "securityContext": pod_run_as(wellknown.SLURM_ID),
         "containers": [_slurmdbd(accounting, images)],
         # slurmdbd rejects a file that others can read, and a volume with an fsGroup is readable by the group.
         "initContainers": [merge(_initconf(images), {"image": accounting.spec.slurmdbd.get("image")})],
@@ -95,7 +95,7 @@ def _initconf(images: Images) -> JsonObject:
         "name": "initconf",
         "image": images.image_for("slurmdbd"),
         "command": ["/bin/sh", "-c", script],
-        "securityContext": RUN_AS,
+        "securityContext": run_as(wellknown.SLURM_ID),
         "volumeMounts": [
             mount("slurm-config", "/mnt/slurm", read_only=True),
             mount(wellknown.ETC_VOLUME, wellknown.ETC),
@@ -112,7 +112,7 @@ def _slurmdbd(accounting: Accounting, images: Images) -> JsonObject:
         "startupProbe": tcp_probe("slurmdbd", periodSeconds=10, failureThreshold=360),
         "livenessProbe": tcp_probe("slurmdbd", **LIVENESS),
         "readinessProbe": tcp_probe("slurmdbd", periodSeconds=5),
-        "securityContext": RUN_AS,
+        "securityContext": run_as(wellknown.SLURM_ID),
         # The end of the output contains the error of the database; the operator reports it in conditions.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True), mount("run", "/run")],

@@ -16,11 +16,13 @@ from slinky.kube.views import PODS, Unstructured
 from slinky.operator.build.child_metadata import child_manifest
 from slinky.operator.build.config_files import Files
 from slinky.operator.build.pod_parts import (
+    RESTRICTED,
     Images,
     JsonObject,
     config_source,
     memory_volume,
     mount,
+    pod_run_as,
     projected_volume,
 )
 from slinky.operator.build.strategic_merge import check_types
@@ -79,12 +81,6 @@ grep -E ' (error|fatal): ' /tmp/output | tail -n 25 | cut -c -300 >/dev/terminat
 exit 4
 """
 
-_RESTRICTED = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
-
 
 def script() -> str:
     """Return the script of the pod; it contains no text from a spec."""
@@ -109,13 +105,7 @@ def pod(controller: Controller, generation: Generation, config_name: str, files:
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": wellknown.SLURM_ID,
-            "runAsGroup": wellknown.SLURM_ID,
-            "fsGroup": wellknown.SLURM_ID,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_run_as(wellknown.SLURM_ID),
         "containers": [_container(controller, {volume["name"] for volume in volumes}, images)],
         "volumes": [
             projected_volume("candidate", 0o640, [config_source(config_name), *files.sources()]),
@@ -157,7 +147,7 @@ def _container(controller: Controller, volumes: set[str], images: Images) -> Jso
         **({"imagePullPolicy": slurmctld["imagePullPolicy"]} if slurmctld.get("imagePullPolicy") else {}),
         "command": ["/bin/bash", "-c", script()],
         "env": list(slurmctld.get("env") or ()),
-        "securityContext": _RESTRICTED,
+        "securityContext": {**RESTRICTED, "readOnlyRootFilesystem": True},
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
         "volumeMounts": [
             mount("candidate", "/candidate", read_only=True),

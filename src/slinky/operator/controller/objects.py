@@ -19,6 +19,7 @@ from slinky.operator.build.child_metadata import child_manifest, pod_template
 from slinky.operator.build.config_files import Files
 from slinky.operator.build.pod_parts import (
     LIVENESS,
+    RESTRICTED,
     STARTUP,
     DaemonHashes,
     Images,
@@ -31,7 +32,9 @@ from slinky.operator.build.pod_parts import (
     key_sources,
     memory_volume,
     mount,
+    pod_run_as,
     projected_volume,
+    run_as,
     service_spec,
 )
 from slinky.operator.build.strategic_merge import merge
@@ -40,7 +43,6 @@ from slinky.operator.framework.children import SERVICE_MONITORS
 
 #: Metrics endpoints of slurmctld that are scraped if the spec lists none.
 METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
-RUN_AS = {"runAsNonRoot": True, "runAsUser": wellknown.SLURM_ID, "runAsGroup": wellknown.SLURM_ID}
 
 
 class ActiveConfig(NamedTuple):
@@ -173,7 +175,7 @@ def _pod(controller: Controller, accounting: Accounting | None, files: Files, im
     return {
         "automountServiceAccountToken": False,
         "affinity": {"podAntiAffinity": _anti_affinity(controller)},
-        "securityContext": {**RUN_AS, "fsGroup": wellknown.SLURM_ID},
+        "securityContext": pod_run_as(wellknown.SLURM_ID),
         "initContainers": list(_sidecars(controller, accounting, images)),
         "containers": [_slurmctld(controller, images)],
         "volumes": _volumes(controller, files),
@@ -191,10 +193,13 @@ def _anti_affinity(controller: Controller) -> JsonObject:
 def _sidecars(controller: Controller, accounting: Accounting | None, images: Images) -> Iterable[JsonObject]:
     image = controller.spec.slurmctld.get("image") or images.image_for("slurmctld")
     if controller.spec.inplace_reconfigure:
-        yield merge(sidecars.reconfigure(image, *_mounts(controller)[:3]), controller.spec.reconfigure)
-    yield merge(sidecars.logfile(image, "slurmctld"), controller.spec.logfile)
+        reconfigure = sidecars.reconfigure(image, *_mounts(controller)[:3])
+        yield merge({**reconfigure, "securityContext": RESTRICTED}, controller.spec.reconfigure)
+    logfile = sidecars.logfile(image, "slurmctld")
+    yield merge({**logfile, "securityContext": RESTRICTED}, controller.spec.logfile)
     if accounting is not None:
-        yield sidecars.await_accounting(image, accounting.host, accounting.port, _state_mount(controller))
+        waiting = sidecars.await_accounting(image, accounting.host, accounting.port, _state_mount(controller))
+        yield {**waiting, "securityContext": RESTRICTED}
 
 
 def _slurmctld(controller: Controller, images: Images) -> JsonObject:
@@ -205,7 +210,7 @@ def _slurmctld(controller: Controller, images: Images) -> JsonObject:
         "startupProbe": http_probe("/livez", "slurmctld", **STARTUP),
         "livenessProbe": http_probe("/livez", "slurmctld", **LIVENESS),
         "readinessProbe": http_probe("/readyz", "slurmctld", periodSeconds=5),
-        "securityContext": RUN_AS,
+        "securityContext": run_as(wellknown.SLURM_ID),
         # The end of the output is kept in the status of the pod; the operator reports it in conditions.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _mounts(controller),

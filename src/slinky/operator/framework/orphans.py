@@ -71,5 +71,5 @@ def _cluster_and_node_set(pod: Pod) -> tuple[str, ...]:
 def _labelled(child: HasMeta, label: str) -> tuple[Key, ...]:
     """Return the object that a label of a worker names, in the worker's namespace."""
     labels = child.metadata.labels
-    is_worker = labels.get(metadata.APP_COMPONENT) == SLURMD.component
+    is_worker = (labels.get(metadata.APP_NAME), labels.get(metadata.APP_COMPONENT)) == (SLURMD.app, SLURMD.component)
     return (Key(child.metadata.namespace, name),) if is_worker and (name := labels.get(label)) else ()

@@ -186,10 +186,11 @@ def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
         "volumes": [*_volumes(node_set, controller), *_claim_volumes(node_set, slot)],
     }
     if not node_set.spec.oversubscribe_node:
-        # Two slurmd on one node would both offer all of its resources, even in different namespaces.
+        # Two slurmd on one node would both offer all of its resources, even in different namespaces. A policy of the
+        # operator's chart keeps these labels off the pods of others, which could block nodes by them.
         separate = {
             "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": {metadata.APP_NAME: SLURMD.app}},
+            "labelSelector": {"matchLabels": {metadata.APP_NAME: SLURMD.app, metadata.APP_COMPONENT: SLURMD.component}},
             "namespaceSelector": {},
         }
         spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [separate]}}

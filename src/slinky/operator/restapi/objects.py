@@ -24,14 +24,15 @@ from slinky.operator.build.pod_parts import (
     default_container,
     key_sources,
     mount,
+    pod_run_as,
     projected_volume,
+    run_as,
     service_spec,
     tcp_probe,
 )
 from slinky.operator.build.strategic_merge import merge
 
 SLURMRESTD_USER = wellknown.SLURMRESTD_ID
-RUN_AS = {"runAsNonRoot": True, "runAsUser": SLURMRESTD_USER, "runAsGroup": SLURMRESTD_USER}
 
 
 def _child(rest_api: RestApi, resource: Any, name: str, **sections: Any) -> JsonObject:
@@ -79,7 +80,7 @@ def deployment(rest_api: RestApi, controller: Controller, hashes: DaemonHashes, 
 def _pod(rest_api: RestApi, controller: Controller, images: Images) -> JsonObject:
     return {
         "automountServiceAccountToken": False,
-        "securityContext": {**RUN_AS, "fsGroup": SLURMRESTD_USER},
+        "securityContext": pod_run_as(SLURMRESTD_USER),
         "containers": [_slurmrestd(rest_api, controller, images)],
         "volumes": [projected_volume(wellknown.ETC_VOLUME, 0o600, _sources(controller))],
     }
@@ -99,7 +100,7 @@ def _slurmrestd(rest_api: RestApi, controller: Controller, images: Images) -> Js
         "startupProbe": tcp_probe("slurmrestd", periodSeconds=2, failureThreshold=30),
         "livenessProbe": tcp_probe("slurmrestd", **LIVENESS),
         "readinessProbe": tcp_probe("slurmrestd", periodSeconds=5),
-        "securityContext": RUN_AS,
+        "securityContext": run_as(SLURMRESTD_USER),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True)],
     }

@@ -60,3 +60,9 @@ def test_the_cluster_of_a_worker_is_known_without_an_owner() -> None:
 @pytest.mark.parametrize(("finalizers", "behind"), [(["orphan"], True), (["foregroundDeletion"], False), ([], False)])
 def test_a_deletion_with_orphaned_children_is_recognized(finalizers: list[str], behind: bool) -> None:
     assert orphans.is_orphaning(orphan(meta={"finalizers": finalizers})) == behind
+
+
+def test_labels_of_other_applications_make_no_worker() -> None:
+    assert orphans.worker_cluster(orphan()) == (Key("ns", "slurm"),)
+    assert orphans.worker_cluster(orphan(APP_NAME="nginx")) == ()
+    assert orphans.worker_cluster(orphan(APP_COMPONENT="web")) == ()

@@ -61,6 +61,8 @@ def test_identity_of_a_worker_of_a_node() -> None:
 
 def test_two_workers_never_share_a_machine_unless_asked() -> None:
     term = build_pod()["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    # The labels that the policy of the chart reserves for workers.
+    assert term["labelSelector"] == {"matchLabels": {metadata.APP_NAME: "slurmd", metadata.APP_COMPONENT: "worker"}}
     assert term["namespaceSelector"] == {}
     assert "affinity" not in build_pod(oversubscribeNode=True)["spec"]
 

@@ -9,6 +9,7 @@ from functools import cache
 
 import msgspec
 
+from slinky.api.fields.topology import node_topology
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.operator.nodeset.actions import AnnotateWorker, UpdateHost
@@ -48,7 +49,7 @@ def host_updates(node_set: NodeSet, worker: Worker) -> Iterable[UpdateHost]:
         yield UpdateHost(host.name, NodeUpdate(comment=comment), "comment")
     if worker.node is None:
         return
-    topology = worker.node.metadata.annotations.get(metadata.TOPOLOGY, "")
+    topology = node_topology(worker.node.metadata.annotations)
     if topology and set(topology.split(",")) != set(host.topology.split(",")):
         yield UpdateHost(host.name, NodeUpdate(topology_str=topology), "topology")
     yield from _feature_updates(worker.node.metadata.annotations.get(metadata.FEATURES), host)
@@ -61,7 +62,7 @@ def pod_updates(node_set: NodeSet, worker: Worker) -> Iterable[AnnotateWorker]:
         labels[metadata.POD_HOSTNAME] = worker.hostname
     annotations: dict[str, str | None] = {}
     if worker.node is not None:
-        annotations[metadata.TOPOLOGY] = worker.node.metadata.annotations.get(metadata.TOPOLOGY)
+        annotations[metadata.TOPOLOGY] = node_topology(worker.node.metadata.annotations) or None
     if worker.busy is False or (worker.busy and worker.jobs_end is not None):
         annotations[metadata.POD_DEADLINE] = worker.deadline or None
     new_labels = {key: value for key, value in labels.items() if worker.meta.labels.get(key) != value}

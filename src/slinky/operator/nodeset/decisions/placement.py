@@ -8,6 +8,7 @@ taints are tolerated. A running worker stays unless a NoExecute taint or the sel
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from slinky.api.fields.topology import node_topology
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.bounds import parse_integer
@@ -43,7 +44,7 @@ def node_slot(node: Node) -> Slot:
     """The slot of a node in DaemonSet mode."""
     meta = node.metadata
     name = meta.annotations.get(metadata.HOSTNAME_OVERRIDE) or meta.name.split(".")[0]
-    return Slot(node=meta.name, hostname=name, topology=meta.annotations.get(metadata.TOPOLOGY, ""))
+    return Slot(node=meta.name, hostname=name, topology=node_topology(meta.annotations))
 
 
 def why_host_is_gone(node: Node | None, name: str, host: str) -> str:
