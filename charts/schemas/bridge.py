@@ -91,6 +91,7 @@ BRIDGE = chart(
         clientBurst=COUNT,
     ),
     policy=_SETTINGS["policy"],
+    networkPolicy=closed(enabled=FLAG),
     extraConfig=closed(**{**_SETTINGS, "deviceProfiles": PROFILES}),
     admission=needing(_ADMISSION, "certManager"),
     controllers=closed(

@@ -57,8 +57,10 @@ async def test_daemons_that_run_as_a_user_are_restricted(stage: OperatorStage) -
     await stage.create_keys()
     await stage.secret("db", password="x")
     storage = {"host": "db", "passwordKeyRef": {"name": "db", "key": "password"}}
-    await stage.apply(ACCOUNTINGS, "slurm", spec={**KEYS, "storageConfig": storage})
-    await stage.apply_controller(accountingRef={"name": "slurm"})
+    keys = {name: KEYS[name] for name in ("slurmKeyRef", "jwtKeyRef")}
+    await stage.apply(ACCOUNTINGS, "slurm", spec={**keys, "storageConfig": storage})
+    # Without persistence the template is a whole pod; its volume comes from the StatefulSet otherwise.
+    await stage.apply_controller(persistence={"enabled": False}, inplaceReconfigure=True)
     await stage.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
     strict = f"{stage.namespace}-strict"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
