@@ -130,7 +130,7 @@ def job_shape(job: Job) -> JobShape:
         gres_per_node=_sorted(parse_gres_request(job.tres_per_node)),
         gres=_sorted(_merged(parse_gres_request(job.tres_per_job), per_task)),
         features=job.features,
-        segment=job.segment_size.whole,
+        segment=job.segment_size,
     )
 
 

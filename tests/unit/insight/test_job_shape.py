@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shapes of pending jobs, from records as slurmrestd of Slurm 26.05 reports them."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,3 +131,22 @@ def test_any_text_of_tasks_or_devices_is_read(text: str) -> None:
 )
 def test_only_reasons_that_workers_cure_are_demand(record: Job, cured: bool) -> None:
     assert (not find_obstacle(record, now=1000, lead_seconds=120)) is cured
+
+
+#: The fields of a pending job that describe its shape, exactly as slurmrestd of Slurm 26.05 sends them.
+RECORD = b"""{"job_id": 20, "partition": "dyn", "job_state": ["PENDING"], "state_reason": "PartitionConfig",
+ "node_count": {"set": true, "infinite": false, "number": 4},
+ "max_nodes": {"set": true, "infinite": false, "number": 4},
+ "minimum_cpus_per_node": {"set": true, "infinite": false, "number": 1},
+ "cpus": {"set": true, "infinite": false, "number": 4}, "tasks": {"set": true, "infinite": false, "number": 4},
+ "cpus_per_task": {"set": true, "infinite": false, "number": 1},
+ "memory_per_node": {"set": true, "infinite": false, "number": 0},
+ "memory_per_cpu": {"set": false, "infinite": false, "number": 0}, "segment_size": 2,
+ "tasks_per_node": {"set": true, "infinite": false, "number": 0}, "tres_req_str": "cpu=4,node=4,billing=4",
+ "tres_per_node": "", "tres_per_job": "", "tres_per_task": "", "features": "", "array_task_string": "",
+ "array_max_tasks": {"set": true, "infinite": false, "number": 0}}"""
+
+
+def test_a_record_of_slurmrestd_is_decoded() -> None:
+    shape = job_shape(msgspec.json.decode(RECORD, type=Job))
+    assert (shape.least_nodes, shape.segment, shape.cpus) == (4, 2, 4)

@@ -51,7 +51,7 @@ class Job(Value, frozen=True, gc=False):
     tasks_per_node: Number = UNSET
     memory_per_node: Number = UNSET
     memory_per_cpu: Number = UNSET
-    segment_size: Number = UNSET
+    segment_size: int = 0
     gres_detail: Words = ()
     tres_req_str: str = ""
     tres_alloc_str: str = ""
