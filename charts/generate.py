@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the parts of the charts that come from the code: CRDs, value schemas, versions.
+"""Writes the parts of the charts that come from the code: CRDs, value schemas, versions, dashboards, rules.
 
 `python -m charts.generate` writes the files; a test fails while they are out of date.
 """
@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import yaml
+from charts.monitoring import alerts, grafana, process_boards, slurm_boards
 from charts.schemas import values
 from charts.schemas.bridge import BRIDGE
 
@@ -22,6 +24,8 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 #: The lines of a Chart.yaml that carry the version of slinky; `appVersion` of the chart `slurm` is Slurm's.
 VERSION = re.compile(r"^((?:  )?version: ).*$", re.MULTILINE)
 APP_VERSION = re.compile(r"^(appVersion: ).*$", re.MULTILINE)
+
+GUIDE_MARKER = "<!-- The rest of this page is generated from charts/monitoring/alerts.py by `make generate`. -->\n"
 
 
 def files() -> dict[Path, str]:
@@ -40,6 +44,21 @@ def files() -> dict[Path, str]:
         contents[path] = HEAD + crds.text([_kept(definition)])
     for chart in schemas:
         contents[HERE / chart / "Chart.yaml"] = _versioned(chart)
+    return contents | monitoring_files()
+
+
+def monitoring_files() -> dict[Path, str]:
+    """Dashboards and rules of the charts, and the guide to the alerts."""
+    boards = (*slurm_boards.BOARDS, *process_boards.BOARDS)
+    contents = {
+        HERE / board.chart / "dashboards" / f"{board.uid}.json": grafana.render_board(board) for board in boards
+    }
+    for chart in sorted({alert.chart for alert in alerts.ALERTS}):
+        rules = yaml.safe_dump(alerts.rule_group(chart), sort_keys=False, width=120)
+        contents[HERE / chart / "rules.yaml"] = HEAD + rules
+    guide = HERE.parent / alerts.GUIDE
+    introduction = guide.read_text().partition(GUIDE_MARKER)[0]
+    contents[guide] = introduction + GUIDE_MARKER + "\n" + "\n".join(alerts.guide_sections())
     return contents
 
 
@@ -56,6 +75,7 @@ def _kept(definition: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Write every generated file."""
     for path, text in files().items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
 

@@ -8,6 +8,7 @@ from charts.schemas.shapes import (
     DIGEST,
     FLAG,
     LEVEL,
+    MONITORING,
     PLACE,
     PORT,
     PULL,
@@ -94,6 +95,7 @@ BRIDGE = chart(
     networkPolicy=closed(enabled=FLAG),
     extraConfig=closed(**{**_SETTINGS, "deviceProfiles": PROFILES}),
     admission=needing(_ADMISSION, "certManager"),
+    **MONITORING,
     controllers=closed(
         enabled=FLAG,
         image=IMAGE,

@@ -134,6 +134,11 @@ META = closed(labels=LABELS, annotations=LABELS)
 SERVICE = closed(metadata=META, spec=ANY_MAP, port=PORT, nodePort=PORT)
 BUDGET = closed(enabled=FLAG, minAvailable=SHARE, maxUnavailable=SHARE)
 SERVICE_MONITOR = closed(enabled=FLAG, interval=TEXT, labels=LABELS)
+#: What every chart delivers for Grafana and Prometheus.
+MONITORING: dict[str, Schema] = {
+    "dashboards": closed(enabled=FLAG, labels=LABELS, annotations=LABELS),
+    "prometheusRule": closed(enabled=FLAG, labels=LABELS, runbookUrl=TEXT),
+}
 KEY_REF = closed(name=TEXT, key=TEXT)
 REFS = may("array", items=closed(name={"type": "string", "minLength": 1}))
 

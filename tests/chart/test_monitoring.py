@@ -4,6 +4,8 @@
 from typing import Any
 
 import pytest
+from charts.monitoring.alerts import ALERTS
+from tests.chart.helm import CHARTS as CHART_FOLDER
 from tests.chart.helm import Helm, Objects, Refused, one
 
 ON: dict[str, Any] = {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
@@ -66,3 +68,35 @@ def test_secure_metrics_are_scraped_with_a_token(helm: Helm) -> None:
 def test_pages_of_compatible_names_are_scraped_on_request(helm: Helm) -> None:
     endpoints = one(helm.render("slurm", MONITORED["slurm"]), "ServiceMonitor")["spec"]["endpoints"]
     assert [endpoint.get("path") for endpoint in endpoints] == [None, "/metrics/compat/vpenso"]
+
+
+def boards_of(objects: Objects) -> Objects:
+    return [item for item in of_kind(objects, "ConfigMap") if "grafana_dashboard" in item["metadata"]["labels"]]
+
+
+CHARTS = ("slurm", "slurm-operator", "slurm-bridge")
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_dashboards_are_config_maps_with_the_label_of_the_sidecar(helm: Helm, chart: str) -> None:
+    assert not boards_of(helm.render(chart))
+    boards = boards_of(helm.render(chart, {"dashboards": {"enabled": True}}))
+    delivered = {path.name: path.read_text() for path in (CHART_FOLDER / chart / "dashboards").glob("*.json")}
+    assert {name: text for item in boards for name, text in item["data"].items()} == delivered
+    assert len({item["metadata"]["name"] for item in boards}) == len(delivered) > 0
+    assert all(len(text) < 1_000_000 for text in delivered.values()), "the limit of a ConfigMap"
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_rules_are_those_of_the_table_and_name_their_runbook(helm: Helm, chart: str) -> None:
+    url = "https://wiki.example/alerts"
+    objects = helm.render(chart, {"prometheusRule": {"enabled": True, "labels": {"a": "b"}, "runbookUrl": url}})
+    rule = one(objects, "PrometheusRule")
+    assert rule["metadata"]["labels"]["a"] == "b"
+    (group,) = rule["spec"]["groups"]
+    expected = {alert.name: alert.expression for alert in ALERTS if alert.chart == chart}
+    assert {item["alert"]: item["expr"] for item in group["rules"]} == expected
+    for item in group["rules"]:
+        assert item["annotations"]["runbook_url"] == f"{url}#{item['alert'].lower()}"
+    plain = one(helm.render(chart, {"prometheusRule": {"enabled": True}}), "PrometheusRule")
+    assert "runbook_url" not in plain["spec"]["groups"][0]["rules"][0]["annotations"]

@@ -55,10 +55,14 @@ class ClusterReader:
         jobs_max: int,
         cluster: str = "",
         observed: ObservedMetrics | None = None,
+        intervals: PollingIntervals = INTERVALS,
+        gpu_seconds: float = GPU_SECONDS,
     ) -> None:
+        """`gpu_seconds` are the seconds between two samples of the use of GPUs."""
         self._client, self._clock, self._cluster, self._jobs_max = client, clock, cluster, jobs_max
-        self.mirror = Mirror(client, exact_resources=False, intervals=INTERVALS)
+        self.mirror = Mirror(client, exact_resources=False, intervals=intervals)
         self.observed = observed or ObservedMetrics()
+        self._gpu_seconds = gpu_seconds
         self.gpu_time = GpuTime(self.observed.series_max)
         self._job_history, self._node_history = JobHistory(self.observed), NodeHistory(self.observed)
         self._tracked: set[str] = set()
@@ -88,7 +92,7 @@ class ClusterReader:
     async def _count_gpu_time(self) -> None:
         while True:
             before = self._clock.monotonic()
-            await self._clock.sleep(GPU_SECONDS)
+            await self._clock.sleep(self._gpu_seconds)
             self.gpu_time.add(self.snapshot(), self._clock.monotonic() - before)
 
     def _handle_change(self, change: Change) -> None:

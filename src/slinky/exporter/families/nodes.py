@@ -38,6 +38,10 @@ def _nodes(snapshot: ClusterSnapshot) -> Values:
     return Counter((partition, _node_state(host)) for host, partition in hosts_by_partition(snapshot))
 
 
+def _cluster_nodes(snapshot: ClusterSnapshot) -> Values:
+    return Counter((_node_state(host),) for host in snapshot.hosts)
+
+
 def _node_state(host: Host) -> str:
     """One state per node: the one that matters most to an administrator."""
     if host.state.draining:
@@ -129,6 +133,7 @@ def _reserved(count: Callable[[Host], bool]) -> Compute:
 
 FAMILIES: tuple[Family, ...] = (
     Family("nodes", "Nodes by state; a node counts in every partition that it is in.", ("partition", "state"), _nodes),
+    Family("cluster_nodes", "Nodes of the cluster by state; every node counts once.", ("state",), _cluster_nodes),
     Family("node_flags", "Nodes that have a flag of Slurm's node state.", ("partition", "flag"), _node_flags),
     Family("nodes_draining", "Draining and drained nodes, by who set the drain.", ("owner",), _drains),
     Family("node_drain_oldest_seconds", "Age of the oldest drain, by who set it.", ("owner",), _oldest_drain),

@@ -39,6 +39,20 @@ def _capacities(read: Callable[[Host], Mapping[tuple[str, ...], Capacity]]) -> C
     return compute
 
 
+def _cluster_capacities(read: Callable[[Host], Mapping[tuple[str, ...], Capacity]]) -> Compute:
+    """Sums of a resource over the cluster by further labels and state: every node counts once."""
+
+    def compute(snapshot: ClusterSnapshot) -> Values:
+        sums: dict[tuple[str, ...], float] = defaultdict(float)
+        for host in snapshot.hosts:
+            for labels, capacity in read(host).items():
+                for state, amount in zip(Capacity._fields, capacity, strict=True):
+                    sums[(*labels, state)] += amount
+        return sums
+
+    return compute
+
+
 def _cpus(host: Host) -> Mapping[tuple[str, ...], Capacity]:
     return {(): _capacity(host, host.effective_cpus or host.cpus, host.alloc_cpus)}
 
@@ -69,6 +83,14 @@ FAMILIES: tuple[Family, ...] = (
         "Generic resources of nodes by use.",
         ("partition", "gres", "type", "state"),
         _capacities(gres_of),
+    ),
+    Family("cluster_cpus", "CPUs of the cluster by use.", ("state",), _cluster_capacities(_cpus)),
+    Family("cluster_memory_bytes", "Memory of the cluster by use.", ("state",), _cluster_capacities(_memory)),
+    Family(
+        "cluster_gres",
+        "Generic resources of the cluster by use.",
+        ("gres", "type", "state"),
+        _cluster_capacities(gres_of),
     ),
     Family("licenses", "Licences by use.", ("license", "state"), _licenses),
 )

@@ -81,6 +81,23 @@ def machine(store: ArtifactCache) -> Artifact:
     return Artifact("machine", MACHINE, inputs, build, gigabytes=2, digested=("tree/usr/bin/etcd",))
 
 
+def prometheus(store: ArtifactCache) -> Artifact:
+    """The Prometheus server of Debian, in `prometheus`: tests run it on the host."""
+    origin, what = base(), "Prometheus"
+
+    def build(folder: Path, progress: Progress) -> dict[str, str]:
+        tree = folder / "tree"
+        stream(["cp", "-a", str(store.require(origin) / "tree"), str(tree)])
+        download = "apt-get -q update && cd /srv && apt-get -q download prometheus && dpkg-deb -x prometheus_*.deb ."
+        run_in(tree, ["sh", "-c", download], on_line=lambda line: progress.step(what, line[:60]))
+        shutil.copy2(tree / "srv/usr/bin/prometheus", folder / "prometheus")
+        (name,) = [path.name for path in (tree / "srv").glob("prometheus_*.deb")]
+        shutil.rmtree(tree)
+        return {"prometheus": name.split("_")[1]}
+
+    return Artifact("prometheus", what, (origin.key,), build, gigabytes=1, digested=("prometheus",))
+
+
 def install(tree: Path, packages: tuple[str, ...], progress: Progress, task: str) -> None:
     """Install packages inside a tree."""
 

@@ -55,6 +55,7 @@ class ArtifactInventory:
             "machine": machine,
             "programs": programs,
             "helm": golang.helm(store),
+            "prometheus": debian.prometheus(store),
             "base-tar": base_tar,
             "image-base": base,
             "image-slurm": slurm,
