@@ -13,6 +13,7 @@ from slinky.api.controller import Controller
 from slinky.api.names import wellknown
 from slinky.api.nodeset import NodeSet
 from slinky.operator.build.config_files import Files
+from slinky.operator.controller.confinement import cgroup_conf, confinement_settings
 from slinky.slurm import conf
 
 LineT = TypeVar("LineT", conf.NodeSetLine, conf.PartitionLine)
@@ -58,6 +59,7 @@ def slurm_conf(
         epilog_slurmctld=tuple(f"{wellknown.ETC}/{name}" for name in files.epilog_slurmctld),
         node_sets=() if spec.external else tuple(_node_set_line(node_set) for node_set in sets),
         partitions=() if spec.external else tuple(_partition_line(s) for s in sets if s.spec.partition.enabled),
+        settings=() if spec.external else confinement_settings(spec.extra_conf, files, sets),
         extra=spec.extra_conf,
     ).render()
     if problems := conf.find_problems(text):
@@ -65,11 +67,13 @@ def slurm_conf(
     return text
 
 
-def config_data(controller: Controller, slurm: str, files: Files, jwks: str = "") -> Mapping[str, str]:
+def config_data(
+    controller: Controller, slurm: str, files: Files, node_sets: Iterable[NodeSet], jwks: str = ""
+) -> Mapping[str, str]:
     """Return the data of the ConfigMap; a site's own cgroup.conf replaces the operator's."""
     if controller.spec.external:
         return {wellknown.SLURM_CONF: slurm}
-    cgroup = {} if wellknown.CGROUP_CONF in files.config else {wellknown.CGROUP_CONF: conf.CgroupConf().render()}
+    cgroup = {} if wellknown.CGROUP_CONF in files.config else {wellknown.CGROUP_CONF: cgroup_conf(node_sets)}
     keys = {wellknown.JWKS: jwks} if jwks else {}
     return {**files.copied, wellknown.SLURM_CONF: slurm, **cgroup, **keys}
 

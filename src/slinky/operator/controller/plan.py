@@ -53,7 +53,7 @@ def wanted_image(controller: Controller, images: Images) -> str:
 def config_files(controller: Controller, inputs: ControllerInputs, generation: str = "") -> Mapping[str, str]:
     """Return the files of a generation."""
     text = slurm_conf(controller, inputs.accounting, inputs.node_sets, inputs.files, generation, jwks=bool(inputs.jwks))
-    return config_data(controller, text, inputs.files, inputs.jwks)
+    return config_data(controller, text, inputs.files, inputs.node_sets, inputs.jwks)
 
 
 def plan(controller: Controller, inputs: ControllerInputs, images: Images, config: ActiveConfig | None) -> ChildrenPlan:
