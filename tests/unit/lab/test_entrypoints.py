@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import until
 
 IMAGES = Path(__file__).parents[3] / "images"
 SHOW = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n'
@@ -49,8 +50,30 @@ def test_slurmd_is_told_what_the_pod_may_use(started: Start) -> None:
         "slurmd", "slurmd", "-Z", "--conf", conf, "--conf-server", "ctl:6817",
         POD_CPUS="12", POD_MEMORY="6000", SLINKY_TOPOLOGY="tree:a", SLURMD_OPTIONS="-v  -N *",
     )  # fmt: skip
-    full = f"Features=gpu {HOSTILE} CoreSpecCount=2 MemSpecLimit=2000 Topology=tree:a"
+    full = f"Features=gpu {HOSTILE} CoreSpecCount=2 MemSpecLimit=2128 Topology=tree:a"
     assert found == ["-D", "-Z", "--conf-server", "ctl:6817", "-v", "-N", "*", "--conf", full]
+
+
+@pytest.mark.parametrize(
+    ("limit", "own", "withheld"),
+    [("6000", "", 2128), ("6000", "300", 2300), ("6000", "0", 2000), ("400", "", 7700), ("9000", "", 128)],
+)
+def test_slurmd_keeps_memory_of_its_own(started: Start, limit: str, own: str, withheld: int) -> None:
+    environment = {"POD_MEMORY": limit} | ({"SLURMD_MEMORY": own} if own else {})
+    assert started("slurmd", "slurmd", **environment) == ["-D", "--conf", f"MemSpecLimit={withheld}"]
+
+
+def test_a_program_that_ends_is_started_again_until_it_is_told_to_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = f"echo start >>{log}; [ $(wc -l <{log}) -lt 3 ] || exec sleep 600"
+    keeper = subprocess.Popen(
+        [IMAGES / "login-base/keep-running", "sh", "-c", script], stderr=subprocess.PIPE, text=True
+    )
+    until(lambda: log.exists() and log.read_text().count("start") == 3, "a third start")
+    keeper.terminate()
+    _, complaints = keeper.communicate(timeout=60)
+    assert keeper.returncode == 0
+    assert complaints.count("sh has ended with 0 and is started again") == 2
 
 
 def test_an_empty_topology_is_left_out(started: Start) -> None:

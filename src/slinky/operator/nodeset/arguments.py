@@ -46,5 +46,10 @@ def environment(container: Mapping[str, Any], pod: Mapping[str, Any]) -> list[Js
     ]
 
 
+def limited_resources(container: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the resources that a container has a limit for."""
+    return tuple(sorted(_limits(container)))
+
+
 def _limits(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return (spec.get("resources") or {}).get("limits") or {}

@@ -29,11 +29,14 @@ from slinky.operator.build.pod_parts import (
 )
 from slinky.operator.build.sshd import worker_config
 from slinky.operator.build.strategic_merge import check_types, merge
-from slinky.operator.nodeset.arguments import arguments, environment
+from slinky.operator.nodeset.arguments import arguments, environment, limited_resources
 
 #: Reason in Slurm of a worker whose pod is being deleted. The container sets it, however the pod is deleted.
 TERMINATING_REASON = f"{metadata.REASON_PREFIX}Pod is terminating"
 _PRE_STOP = f"scontrol update nodename=\"$(hostname)\" state=down reason='{TERMINATING_REASON}'"
+
+#: Limits of the container that prints the log, where slurmd has limits.
+LOGFILE_LIMITS = {"cpu": "100m", "memory": "64Mi"}
 
 #: A node with this taint is reserved for workers.
 TOLERATION = {"key": metadata.WORKER_TAINT, "operator": "Equal", "value": "", "effect": "NoExecute"}
@@ -181,7 +184,7 @@ def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
         "subdomain": controller.worker_service_name,
         "dnsConfig": {"searches": [search]},
         "tolerations": [TOLERATION, *([BRIDGE_TOLERATION] if node_set.per_node else [])],
-        "initContainers": [merge(sidecars.logfile(image, "slurmd"), node_set.spec.logfile)],
+        "initContainers": [merge(_logfile(node_set, image), node_set.spec.logfile)],
         "containers": [_slurmd(node_set, context)],
         "volumes": [*_volumes(node_set, controller), *_claim_volumes(node_set, slot)],
     }
@@ -195,6 +198,19 @@ def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
         }
         spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [separate]}}
     return spec
+
+
+def _logfile(node_set: NodeSet, image: str) -> JsonObject:
+    """The container that prints slurmd's log, limited in the resources in which slurmd is limited.
+
+    Slurm puts jobs beside slurmd's container, into the cgroup of the pod. The kubelet limits that cgroup only if all
+    containers of the pod have a limit. The requests are zero, so that the pod still fits where slurmd fits.
+    """
+    container = sidecars.logfile(image, "slurmd")
+    limits = {name: LOGFILE_LIMITS[name] for name in limited_resources(node_set.spec.slurmd) if name in LOGFILE_LIMITS}
+    if not limits:
+        return container
+    return {**container, "resources": {"limits": limits, "requests": dict.fromkeys(limits, "0")}}
 
 
 def _slurmd(node_set: NodeSet, context: WorkerContext) -> JsonObject:
