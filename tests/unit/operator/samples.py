@@ -65,11 +65,13 @@ def pod(
     age: float = 2000,
     labels: dict[str, str] | None = None,
     shown: str = "",
+    unscheduled: str = "",
     **annotations: str,
 ) -> Pod:
-    """A worker's pod; `shown` is the state of Slurm that it shows."""
+    """A worker's pod; `shown` is the state of Slurm that it shows, `unscheduled` why it is on no node."""
     healthy = () if ready is None else (Condition("Ready", "True", last_transition_time=ago(ready)),)
-    conditions = (*healthy, *(Condition(f"SlurmNodeState{word}", "True") for word in shown.split()))
+    waiting = (Condition("PodScheduled", "False", "Unschedulable", unscheduled),) if unscheduled else ()
+    conditions = (*healthy, *waiting, *(Condition(f"SlurmNodeState{word}", "True") for word in shown.split()))
     own_annotations = {getattr(metadata, key.upper(), key): value for key, value in annotations.items()}
     own = {metadata.REVISION: revision, metadata.SCALING_MODE: mode, metadata.POD_HOSTNAME: name}
     return Pod(
@@ -82,7 +84,7 @@ def pod(
             creation_timestamp=ago(age),
             deletion_timestamp=ago(1) if deleting else None,
         ),
-        spec=PodSpec(node_name=node, hostname=name),
+        spec=PodSpec(node_name="" if unscheduled else node, hostname=name),
         status=PodStatus(phase=phase, conditions=conditions),
     )
 

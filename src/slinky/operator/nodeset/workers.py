@@ -26,6 +26,9 @@ UNREGISTERED_AFTER = 90.0
 NO_DEADLINE = "9999-12-31T23:59:59Z"
 LATEST_DEADLINE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
+#: What the scheduler writes about a node whose pods do not want the new pod beside them.
+EXISTING_ANTI_AFFINITY = "didn't satisfy existing pods anti-affinity rules"
+
 #: Prefix of the pod conditions that show the state in Slurm, and those conditions that mean that jobs run.
 STATE_CONDITION = "SlurmNodeState"
 BUSY_CONDITIONS = frozenset(f"{STATE_CONDITION}{state}" for state in ("Allocated", "Mixed", "Completing"))
@@ -105,6 +108,12 @@ class Worker:
     def scheduled(self) -> bool:
         """Whether it is on a node and has not finished, so that jobs may run on it."""
         return bool(self.pod.spec.node_name) and not self.pod.finished
+
+    @cached_property
+    def kept_out(self) -> bool:
+        """Whether the scheduler finds no node for it because of the anti-affinity of pods that run there."""
+        conditions = (item for item in self.pod.status.conditions if item.type == "PodScheduled")
+        return not self.scheduled and any(EXISTING_ANTI_AFFINITY in item.message for item in conditions)
 
     @cached_property
     def ready(self) -> bool:

@@ -27,7 +27,8 @@ def workers_to_replace(node_set: NodeSet, workers: Sequence[Worker], revision: s
     due = [worker for worker in outdated_workers(node_set, workers, revision) if worker.active]
     broken = [worker for worker in due if not worker.ready]
     healthy = removal_order(worker for worker in due if worker.ready)
-    return [*broken, *healthy[: replacement_budget(node_set, workers)]]
+    budget = max(replacement_budget(node_set, workers), _blocking_workers(node_set, workers, revision))
+    return [*broken, *healthy[:budget]]
 
 
 def outdated_workers(node_set: NodeSet, workers: Sequence[Worker], revision: str) -> list[Worker]:
@@ -45,6 +46,18 @@ def replacement_budget(node_set: NodeSet, workers: Sequence[Worker]) -> int:
     minimum = desired - scaled_value(node_set.spec.update_strategy.rolling_update.max_unavailable, desired)
     available = sum(worker.active and worker.available(node_set.spec.min_ready_seconds) for worker in workers)
     return max(0, available - minimum)
+
+
+def _blocking_workers(node_set: NodeSet, workers: Sequence[Worker], revision: str) -> int:
+    """How many old workers are replaced although too few are available: one, if old workers keep new ones out.
+
+    Old workers of a NodeSet that now shares its nodes still refuse other workers on their nodes. New workers then wait
+    for the end of old workers, and the budget would wait for the new workers. One at a time is replaced: the next one
+    only if the scheduler names the same cause again.
+    """
+    if not node_set.spec.oversubscribe_node or any(worker.terminating or worker.condemned for worker in workers):
+        return 0
+    return int(any(worker.has_revision(revision) and worker.kept_out for worker in workers))
 
 
 def is_halted(node_set: NodeSet, workers: Sequence[Worker], revision: str) -> bool:

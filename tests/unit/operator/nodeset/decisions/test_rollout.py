@@ -80,6 +80,28 @@ def test_a_worker_counts_only_after_it_was_ready_for_long_enough() -> None:
     assert replacement_budget(gpu_set, [new("gpu-0", ready=31)]) == 1
 
 
+KEPT_OUT = "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules."
+TOO_LARGE = "0/2 nodes are available: 2 Insufficient cpu."
+
+
+@pytest.mark.parametrize(
+    ("shares", "why", "condemned", "names"),
+    [
+        (True, KEPT_OUT, "", ["gpu-1"]),
+        (True, TOO_LARGE, "", []),
+        (True, KEPT_OUT, "update x", []),
+        (False, KEPT_OUT, "", []),
+    ],
+)
+def test_old_workers_that_keep_new_ones_off_their_nodes_are_replaced_one_at_a_time(
+    shares: bool, why: str, condemned: str, names: list[str]
+) -> None:
+    gpu_set = node_set(replicas=4, oversubscribeNode=shares, updateStrategy={"rollingUpdate": {"maxUnavailable": 1}})
+    first = old("gpu-0", pod_condemned=condemned) if condemned else old("gpu-0")
+    workers = [first, old("gpu-1"), *(new(f"gpu-{n}", ready=None, unscheduled=why) for n in (2, 3))]
+    assert [worker.meta.name for worker in workers_to_replace(gpu_set, workers, REVISION)] == names
+
+
 def test_a_scheduled_update_waits_for_its_reservation() -> None:
     gpu_set = node_set(
         updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-11-16T12:00:00Z"}}
