@@ -120,3 +120,19 @@ def test_only_a_worker_of_a_node_tolerates_the_taint_of_a_bridge() -> None:
     per_node = build_pod(Slot(node="node1", hostname="node1"), scalingMode="DaemonSet")
     assert tolerated(per_node) == {metadata.WORKER_TAINT, metadata.BRIDGE_TAINT}
     assert tolerated(build_pod(Slot(0))) == {metadata.WORKER_TAINT}
+
+
+def logfile(**spec: Any) -> dict[str, Any]:
+    manifest: dict[str, Any] = build_pod(**spec)["spec"]["initContainers"][0]
+    return manifest
+
+
+def test_the_log_container_is_limited_where_slurmd_is_so_that_the_kubelet_limits_the_pod() -> None:
+    assert "resources" not in logfile()
+    limited = logfile(slurmd={"resources": {"limits": {"memory": "4Gi", "nvidia.com/gpu": 2}}})
+    assert limited["resources"] == {"limits": {"memory": "64Mi"}, "requests": {"memory": "0"}}
+    own = logfile(
+        slurmd={"resources": {"limits": {"cpu": "2", "memory": "4Gi"}}},
+        logfile={"resources": {"limits": {"memory": "1Gi"}}},
+    )
+    assert own["resources"]["limits"] == {"cpu": "100m", "memory": "1Gi"}
