@@ -51,9 +51,9 @@ integration: setup ## Tests on a real API server and a real Slurm
 	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/integration
 
 e2e: setup ## Tests on real nodes with real containers
-	$(BIN)/slinky lab prepare
+	$(BIN)/slinky lab prepare --vms
 	$(BIN)/pytest $(DURATIONS) tests/e2e/machine
-	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/vm tests/e2e/operator tests/e2e/bridge tests/e2e/lab
 
 chaos: setup ## Twenty long seeds of the bridge's randomized test, each with every fault (an hour)
 	$(BIN)/slinky lab prepare
@@ -64,9 +64,9 @@ chart: setup ## Tests of the charts with the real helm
 	$(BIN)/pytest $(PARALLEL) tests/chart
 
 test: check ## Set up everything and run every check; ends with the slowest tests
-	$(BIN)/slinky lab prepare
+	$(BIN)/slinky lab prepare --vms
 	$(BIN)/pytest $(DURATIONS) tests/e2e/machine
-	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/vm tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .

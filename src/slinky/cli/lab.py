@@ -31,6 +31,7 @@ NodeName = Annotated[str, typer.Argument(help="Name of the node, such as node1."
 @app.command()
 def prepare(
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
+    vms: Annotated[bool, typer.Option(help="Also what nodes in virtual machines need.")] = False,
     prune: Annotated[bool, typer.Option(help="Also remove outdated artifacts from the cache.")] = False,
     export_file: Annotated[
         Path | None, typer.Option("--export", help="Write the artifacts to this file (.tar, .tar.gz or .tar.zst).")
@@ -46,14 +47,14 @@ def prepare(
         inventory, progress = ArtifactInventory.of(kube), Progress()
         if import_file:
             tools.require_root("importing artifacts")
-            new = archive.import_artifacts(inventory.store, inventory.artifacts.values(), import_file, progress)
+            new = archive.import_artifacts(inventory.store, inventory.selected(vms=True).values(), import_file, progress)
             progress.note(f"{len(new)} parts are new")
-        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build())))
-        inventory.prepare(progress)
+        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build(vms=vms))))
+        inventory.prepare(progress, vms=vms)
         if export_file:
-            archive.export_artifacts(inventory.store, inventory.artifacts.values(), export_file, progress)
-        removed = inventory.store.prune(inventory.artifacts.values()) if prune else []
-        facts = {name: inventory.store.facts(artifact) for name, artifact in inventory.artifacts.items()}
+            archive.export_artifacts(inventory.store, inventory.selected(vms=vms).values(), export_file, progress)
+        removed = inventory.store.prune(inventory.selected(vms=True).values()) if prune else []
+        facts = {name: inventory.store.facts(artifact) for name, artifact in inventory.selected(vms=vms).items()}
         if output is Format.JSON:
             print_json({"cache": str(inventory.store.folder), "artifacts": facts, "removed": [str(p) for p in removed]})
             return
@@ -83,6 +84,12 @@ def check(
 def up(
     name: Name = "lab",
     nodes: Annotated[int, typer.Option(help="Real nodes, each with its own kubelet and containerd.")] = 2,
+    vms: Annotated[
+        int, typer.Option(help="Nodes in virtual machines, with a kernel of their own and cgroup version 2 only.")
+    ] = 0,
+    vm_cgroup_driver: Annotated[
+        str, typer.Option(help="Cgroup driver of the kubelet and containerd in virtual machines: systemd or cgroupfs.")
+    ] = "systemd",
     gpus: Annotated[int, typer.Option(help="Fake GPUs on each node.")] = 4,
     hollow: Annotated[int, typer.Option(help="Simulated nodes without a kubelet, for tests of scale.")] = 0,
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
@@ -93,7 +100,19 @@ def up(
     output: Output = Format.TEXT,
 ) -> None:
     """Create a lab and wait until it is ready."""
-    options = bringup.LabOptions(name, nodes, gpus, hollow, kube, slurm, slurm_nodes, external_nodes, owner)
+    options = bringup.LabOptions(
+        name=name,
+        nodes=nodes,
+        vms=vms,
+        vm_cgroup_driver=vm_cgroup_driver,
+        gpus=gpus,
+        hollow=hollow,
+        minor=kube,
+        slurm=slurm,
+        slurm_nodes=slurm_nodes,
+        external_nodes=external_nodes,
+        owner=owner,
+    )
     with explained(LabError):
         lab = bringup.up(options, Progress())
         _show(lab, output)
@@ -195,8 +214,8 @@ def execute(
         shares_files = target.name == "control"
         path = f"{_tools(lab)}:{PATH}" if shares_files else PATH
         env = {"PATH": path, "HOME": "/root", "TERM": "xterm", "KUBECONFIG": str(lab.kubeconfig)}
-        argv = target.enter_command(command, Path.cwd() if shares_files else None)
-        done = subprocess.run(argv, env=env, check=False)
+        argv = target.enter_command(command, Path.cwd() if shares_files else None, env)
+        done = subprocess.run(argv, check=False)
     raise typer.Exit(done.returncode)
 
 

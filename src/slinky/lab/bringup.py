@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import yaml
 
@@ -23,15 +24,17 @@ from slinky.lab.kubernetes import addons, control_plane, pki
 from slinky.lab.kubernetes.api import Api
 from slinky.lab.kubernetes.control_plane import FEATURES
 from slinky.lab.lab import Lab
-from slinky.lab.lab_state import LabState, locked
-from slinky.lab.machine import cgroups, inotify, network
+from slinky.lab.lab_state import CgroupDriver, LabState, locked
+from slinky.lab.machine import cgroups, inotify, network, virtual_machine
 from slinky.lab.machine.janitor import SETTLED, clear
 from slinky.lab.machine.machine import until
 from slinky.lab.prepare import tools
 from slinky.lab.prepare.inventory import ArtifactInventory
+from slinky.lab.prepare.virtual import require_architecture
 from slinky.lab.progress import Progress
 
 MOST_NODES = 100
+MOST_VMS = 16
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class LabOptions:
 
     name: str = "lab"
     nodes: int = 2
+    vms: int = 0
+    vm_cgroup_driver: str = "systemd"
     gpus: int = 4
     hollow: int = 0
     minor: str = "1.36"
@@ -55,7 +60,18 @@ class LabOptions:
             raise LabError(f"Kubernetes {self.minor} is not known here", f"choose one of: {', '.join(FEATURES)}")
         if self.slurm not in ("none", "beside"):
             raise LabError(f"--slurm {self.slurm} is not known", "choose none or beside")
-        limits = {"nodes": MOST_NODES, "hollow": 20000, "slurm_nodes": 64, "external_nodes": 999, "gpus": 64}
+        if self.vm_cgroup_driver not in get_args(CgroupDriver):
+            raise LabError(f"--vm-cgroup-driver {self.vm_cgroup_driver} is not known", "choose systemd or cgroupfs")
+        if self.nodes + self.vms > MOST_NODES:
+            raise LabError(f"--nodes and --vms are {self.nodes + self.vms} together, which is more than {MOST_NODES}")
+        limits = {
+            "nodes": MOST_NODES,
+            "vms": MOST_VMS,
+            "hollow": 20000,
+            "slurm_nodes": 64,
+            "external_nodes": 999,
+            "gpus": 64,
+        }
         for name, most in limits.items():
             value = getattr(self, name)
             if not 0 <= value <= most:
@@ -71,9 +87,11 @@ def up(options: LabOptions, progress: Progress) -> Lab:
     with locked(options.name):
         _make_way(options.name)
         inventory = ArtifactInventory.of(options.minor)
-        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build())))
-        inventory.prepare(progress)
-        lab = _begin(options, inventory.paths())
+        virtual = bool(options.vms)
+        _require_vms(options.vms)
+        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build(vms=virtual) + 2 * options.vms)))
+        inventory.prepare(progress, vms=virtual)
+        lab = _begin(options, inventory.paths(vms=virtual))
         try:
             _assemble(lab, progress)
             lab.state.phase = "up"
@@ -129,6 +147,22 @@ def _make_way(name: str) -> None:
         clear(paths.labs() / name)
 
 
+def _require_vms(count: int) -> None:
+    """Fail before anything is prepared if this machine cannot run so many virtual machines."""
+    if not count:
+        return
+    require_architecture()
+    virtual_machine.require_devices()
+    needed = count * virtual_machine.MEMORY_MIB
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available = next(int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:"))
+    if available < needed:
+        raise LabError(
+            f"{count} virtual machines need {needed} MiB of memory, and {available} MiB are available",
+            "use fewer --vms, or end other programs",
+        )
+
+
 def _begin(options: LabOptions, artifacts: dict[str, str]) -> Lab:
     folder = paths.labs() / options.name
     folder.mkdir(parents=True, mode=0o700)
@@ -139,7 +173,9 @@ def _begin(options: LabOptions, artifacts: dict[str, str]) -> Lab:
         minor=options.minor,
         created=time.time(),
         janitor=janitor,
-        nodes=options.nodes,
+        nodes=options.nodes + options.vms,
+        vms=options.vms,
+        vm_cgroup_driver="cgroupfs" if options.vm_cgroup_driver == "cgroupfs" else "systemd",
         gpus=options.gpus,
         hollow=options.hollow,
         slurm="beside" if options.slurm == "beside" else "none",
@@ -170,6 +206,10 @@ def _assemble(lab: Lab, progress: Progress) -> None:
     state.index = network.claim(lab.control.pid()).index
     (lab.folder / "network").write_text(str(state.index))
     state.save()
+    if state.vms:
+        with progress.task("choosing the accelerator of virtual machines"):
+            state.vm_accelerator = virtual_machine.choose_accelerator(lab.artifact("vm-tree") / "tree")
+        state.save()
     authority = _certificates(lab)
     with ThreadPoolExecutor() as pool:
         try:
@@ -228,7 +268,9 @@ def _control_plane(lab: Lab) -> None:
     machine.start("kube-apiserver", control_plane.apiserver(plane, nodes=True))
     (plane.configs / "scheduler.yaml").write_text(yaml.safe_dump(control_plane.scheduler_config(plane)))
     until(lambda: _alive_and(lab, "kube-apiserver", lab.api.ready), "the API server", 240)
-    machine.start("kube-controller-manager", control_plane.controller_manager(plane, lab.network.pods))
+    # An emulated processor may need more than ten seconds for a lease.
+    grace = 60 if lab.state.vms else 12
+    machine.start("kube-controller-manager", control_plane.controller_manager(plane, lab.network.pods, grace))
     machine.start("kube-scheduler", control_plane.scheduler(plane))
     account = "/api/v1/namespaces/default/serviceaccounts/default"
     until(lambda: _alive_and(lab, "kube-controller-manager", lambda: _exists(lab.api, account)), account, 180)
@@ -252,7 +294,7 @@ def _nodes(lab: Lab, pool: ThreadPoolExecutor, authority: pki.Authority) -> None
     for number in numbers:
         lab.issue_node_certificates(authority, number)
     list(pool.map(lab.boot_node, numbers))
-    lab.wait_ready(lab.node(number).name for number in numbers)
+    lab.wait_ready((lab.node(number).name for number in numbers), seconds=600 if lab.state.vms else 240)
 
 
 def _slurm(lab: Lab) -> None:

@@ -17,12 +17,13 @@ from slinky.lab import lab_state
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes.api import Api
 from slinky.lab.kubernetes.control_plane import ControlPlane
-from slinky.lab.kubernetes.node import LabNode, daemons, root
+from slinky.lab.kubernetes.node import LabNode, daemons
 from slinky.lab.kubernetes.pki import Authority
 from slinky.lab.lab_state import LabState
-from slinky.lab.machine import cgroups, network
+from slinky.lab.machine import network
 from slinky.lab.machine.machine import Machine, until
 from slinky.lab.machine.network import Network
+from slinky.lab.node_kinds import kind_of
 from slinky.lab.prepare.golang import release
 from slinky.lab.prepare.images import reference
 from slinky.lab.slurm.cluster import LabSlurm
@@ -125,16 +126,14 @@ class Lab:
 
     def node(self, number: int) -> LabNode:
         """The description of a node."""
-        name = f"node{number}"
-        cgroup = f"{cgroups.branch(self.name)}/{name}"
-        return LabNode(number, self.network, self.folder / name, cgroup, self.state.gpus)
+        return kind_of(self.state, number).describe(number, self.network)
 
     def node_machine(self, name: str) -> Machine:
         """The machine behind a node, which must be one of this lab's."""
-        known = [self.node(number).name for number in range(1, self.state.nodes + 1)]
+        known = {self.node(number).name: number for number in range(1, self.state.nodes + 1)}
         if name not in known:
             raise LabError(f"lab {self.name} has no node {name}", f"choose one of: {', '.join(known)}")
-        return Machine(name, self.folder / name)
+        return kind_of(self.state, known[name]).machine(self.node(known[name]))
 
     def machines(self) -> list[Machine]:
         """Every machine of the lab."""
@@ -151,17 +150,14 @@ class Lab:
 
     def boot_node(self, number: int) -> None:
         """Start a node: with the prepared images the first time, later with the disk it had."""
-        node, machine = self.node(number), Machine(f"node{number}", self.folder / f"node{number}")
-        if not (node.folder / "containerd").exists():
-            copy_image_store(self.artifact("seed") / "containerd", node.folder / "containerd")
-        cgroups.create(node.cgroup)
-        tree = self.artifact("machine") / "tree"
-        self.launch(machine, machine.launch_command(root(node, tree, self.plane.binaries)), node.address)
+        node, kind = self.node(number), kind_of(self.state, number)
+        machine = kind.machine(node)
+        self.launch(machine, machine.launch_command(kind.prepare(node)), node.address)
         network.route_pods(self.network, self.control.pid(), number)
         commands = daemons(node)
         machine.start("containerd", commands.pop("containerd"))
-        socket = Path(f"/proc/{machine.pid()}/root/run/containerd/containerd.sock")
-        until(socket.exists, f"containerd on {node.name}", 120, lambda: machine.tail("containerd"))
+        socket = "/run/containerd/containerd.sock"
+        until(lambda: machine.has_file(socket), f"containerd on {node.name}", 120, lambda: machine.tail("containerd"))
         for name, argv in commands.items():
             machine.start(name, argv)
 
@@ -169,7 +165,7 @@ class Lab:
         """Start a machine below the control machine and connect it to the network."""
         self.control.start(machine.name, command)
         until(machine.alive, f"machine {machine.name}", 120, lambda: self.control.tail(machine.name))
-        network.attach(self.network, self.control.pid(), machine.pid(), machine.name, address)
+        machine.connect(self.network, self.control.pid(), address)
 
     def issue_node_certificates(self, authority: Authority, number: int) -> None:
         """Issue the certificates of a node's daemons; the node gets no other keys."""
@@ -249,10 +245,7 @@ class Lab:
 
     def restart(self, machine: str, daemon: str) -> None:
         """End a daemon with -9 and start it again as it was."""
-        target = self.machine(machine)
-        argv, env, uid = target.call("command", name=daemon)
-        target.stop(daemon)
-        target.start(daemon, argv, env, uid)
+        self.machine(machine).restart(daemon)
 
     def wait_api(self, seconds: float = 60) -> None:
         """Return once the API server answers."""
@@ -260,7 +253,7 @@ class Lab:
 
     def status(self) -> dict[str, Any]:
         """The status of the lab as plain data."""
-        machines = {machine.name: machine.call("status") if machine.alive() else None for machine in self.machines()}
+        machines = {machine.name: machine.status() if machine.alive() else None for machine in self.machines()}
         answer: dict[str, Any] = {
             "name": self.name,
             "state": self.state.phase,
@@ -276,31 +269,15 @@ class Lab:
         return answer
 
 
-def copy_image_store(seed: Path, target: Path) -> None:
-    """Give a node its own image store: hard links for immutable files, copies of the two databases."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    linked = subprocess.run(["cp", "-al", str(seed), str(target)], capture_output=True, check=False)
-    if linked.returncode:
-        shutil.rmtree(target, ignore_errors=True)
-        subprocess.run(["cp", "-a", str(seed), str(target)], check=True)
-        return
-    for database in target.rglob("*.db"):
-        if database.is_symlink():  # part of an image
-            continue
-        copy = database.with_suffix(".copy")
-        shutil.copy2(database, copy)
-        copy.rename(database)
-
-
 def _restart_ended(machine: Machine) -> None:
     """Restart daemons of a node that have ended, as the init of a real machine would."""
     if not machine.alive():
         return
-    for daemon, state in machine.call("status").items():
+    for daemon, state in machine.status().items():
         if state["pid"] is None:
             last = machine.tail(daemon, 3)
             log.warning("%s of %s ended with %s and is started again:\n%s", daemon, machine.name, state["exit"], last)
-            argv, env, uid = machine.call("command", name=daemon)
+            argv, env, uid = machine.command(daemon)
             machine.start(daemon, argv, env, uid)
 
 

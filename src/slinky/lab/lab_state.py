@@ -15,6 +15,7 @@ from slinky.lab import paths
 from slinky.lab.errors import LabError
 
 Phase = Literal["starting", "up"]
+CgroupDriver = Literal["cgroupfs", "systemd"]
 
 
 class LabState(msgspec.Struct):
@@ -27,6 +28,9 @@ class LabState(msgspec.Struct):
     phase: Phase = "starting"
     index: int | None = None
     nodes: int = 0
+    vms: int = 0
+    vm_cgroup_driver: CgroupDriver = "systemd"
+    vm_accelerator: str = "tcg"
     gpus: int = 0
     hollow: int = 0
     slurm: Literal["none", "beside"] = "none"

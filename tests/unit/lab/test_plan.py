@@ -12,7 +12,7 @@ from slinky.lab import paths
 from slinky.lab.bringup import LabOptions
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes import addons, control_plane, node, pki
-from slinky.lab.kubernetes.node import LabNode
+from slinky.lab.kubernetes.node import LabNode, NodeCgroups
 from slinky.lab.machine import cgroups
 from slinky.lab.machine.network import INDEXES, SERVICES, Network
 from slinky.lab.machine.rootfs import Mount
@@ -95,14 +95,15 @@ def test_a_plain_server_publishes_no_loopback_endpoint_and_talks_to_no_kubelet()
 
 def test_kubelets_never_share_a_cgroup_root(tmp_path: Path) -> None:
     roots = {
-        node.kubelet(LabNode(number, Network(0), tmp_path, f"slinky-a/node{number}"))["cgroupRoot"] for number in (1, 2)
+        node.kubelet(LabNode(number, Network(0), tmp_path, NodeCgroups(f"slinky-a/node{number}")))["cgroupRoot"]
+        for number in (1, 2)
     }
     assert roots == {"/slinky-a/node1", "/slinky-a/node2"}
 
 
 def test_a_node_without_gpus_runs_no_gpu_driver(tmp_path: Path) -> None:
-    assert "lab-gpu" not in node.daemons(LabNode(1, Network(0), tmp_path, "c"))
-    assert "--devices=4" in node.daemons(LabNode(1, Network(0), tmp_path, "c", gpus=4))["lab-gpu"]
+    assert "lab-gpu" not in node.daemons(LabNode(1, Network(0), tmp_path, NodeCgroups("c")))
+    assert "--devices=4" in node.daemons(LabNode(1, Network(0), tmp_path, NodeCgroups("c"), gpus=4))["lab-gpu"]
 
 
 def test_cgroup_hierarchies_of_both_versions_are_found() -> None:

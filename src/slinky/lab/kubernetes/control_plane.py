@@ -139,8 +139,11 @@ def apiserver(plane: ControlPlane, *, nodes: bool) -> list[str]:
     ]
 
 
-def controller_manager(plane: ControlPlane, pods: str) -> list[str]:
-    """The controller manager; with default client limits the first service account appears five seconds later."""
+def controller_manager(plane: ControlPlane, pods: str, grace_seconds: int = 12) -> list[str]:
+    """The controller manager, which takes a node for dead after `grace_seconds` without a lease.
+
+    With default client limits the first service account appears five seconds later.
+    """
     config = plane.kubeconfig("controller-manager")
     return [
         str(plane.binaries / "kube-controller-manager"),
@@ -159,7 +162,7 @@ def controller_manager(plane: ControlPlane, pods: str) -> list[str]:
         "--kube-api-qps=300",
         "--kube-api-burst=600",
         "--node-monitor-period=1s",
-        "--node-monitor-grace-period=12s",
+        f"--node-monitor-grace-period={grace_seconds}s",
         # Autoscaling in tests should not wait for minutes.
         "--horizontal-pod-autoscaler-sync-period=5s",
         plane.features.flag(),

@@ -7,13 +7,16 @@ kubelet mount overlays are bound from the disk, because the root of the node is 
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
-from slinky.lab.machine.network import DNS_SERVICE, Network
+from slinky.lab.machine import virtual_machine
+from slinky.lab.machine.network import DNS_SERVICE, Network, guest_commands
 from slinky.lab.machine.rootfs import Mount, RootFilesystem, kernel_mounts
 from slinky.lab.prepare.images import reference
 
+WRITABLE_CGROUP = "writable-cgroup"
 VOLUMES = "/var/lib/slinky-volumes"
 #: All nodes of a lab see the same folder here, as if a network file system were mounted.
 SHARED = "/var/lib/slinky-shared"
@@ -24,6 +27,19 @@ _BOUND = {"kubelet": "/var/lib/kubelet", "containerd": "/var/lib/containerd", "l
 _SYSCTLS = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
 
 
+#: A label of every node: `namespaces` or `vm`.
+KIND_LABEL = "lab.slinky.slurm.net/machine"
+
+
+@dataclass(frozen=True)
+class NodeCgroups:
+    """How the kubelet and the containerd of a node manage cgroups."""
+
+    root: str
+    driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
+    is_version_2: bool = False
+
+
 @dataclass(frozen=True)
 class LabNode:
     """One node of a lab, by number."""
@@ -31,8 +47,10 @@ class LabNode:
     number: int
     network: Network
     folder: Path
-    cgroup: str
+    cgroups: NodeCgroups
     gpus: int = 0
+    kind: str = "namespaces"
+    lease_seconds: int = 8
 
     @property
     def name(self) -> str:
@@ -46,9 +64,8 @@ class LabNode:
 
 
 def root(node: LabNode, tree: Path, binaries: Path) -> RootFilesystem:
-    """The file system of a node."""
-    shared = node.folder.parent / "shared"
-    for folder in (shared, *(node.folder / name for name in _BOUND)):
+    """The file system of a node in namespaces."""
+    for folder in (shared(node), *(node.folder / name for name in _BOUND)):
         folder.mkdir(parents=True, exist_ok=True)
     sysctls = node.folder / "sysctl"
     sysctls.mkdir(exist_ok=True)
@@ -62,20 +79,62 @@ def root(node: LabNode, tree: Path, binaries: Path) -> RootFilesystem:
             *kernel_mounts(),
             *(Mount("bind", f"/proc/sys/{name}", str(sysctls / name.replace("/", "."))) for name in _SYSCTLS),
             *(Mount("bind", target, str(node.folder / name)) for name, target in _BOUND.items()),
-            Mount("bind", SHARED, str(shared)),
-            Mount("bind", "/opt/slinky/bin", str(binaries)),
-            Mount("bind", "/etc/slinky/pki", str(node.folder / "pki")),
+            Mount("bind", SHARED, str(shared(node))),
+            *program_mounts(node, binaries),
         ),
-        files={
-            "/etc/containerd/config.toml": containerd(),
-            "/etc/cni/net.d/10-bridge.conflist": cni(node),
-            "/etc/slinky/kubelet.yaml": yaml.safe_dump(kubelet(node)),
-            "/etc/slinky/kube-proxy.yaml": yaml.safe_dump(kube_proxy(node)),
-            "/etc/resolv.conf": "",
-        },
+        files=config_files(node),
         hostname=node.name,
         shared=True,
     )
+
+
+def guest_root(node: LabNode, tree: Path, binaries: Path, backing_disk: Path) -> RootFilesystem:
+    """The file system of a node in a virtual machine, and of the namespaces around it."""
+    own = {virtual_machine.LOGS: node.folder / "log", virtual_machine.NODE_DISK: node.folder / "disk",
+           f"{virtual_machine.VOLUMES}/{Path(VOLUMES).name}": node.folder / "volumes",
+           f"{virtual_machine.VOLUMES}/{Path(SHARED).name}": shared(node)}  # fmt: skip
+    for folder in own.values():
+        folder.mkdir(parents=True, exist_ok=True)
+    sysctls = {**_SYSCTLS, "net/ipv4/ip_forward": "1", "net/ipv4/conf/all/rp_filter": "0"}
+    return RootFilesystem(
+        tree=str(tree),
+        point=str(node.folder / "root"),
+        upper=str(node.folder / "changes"),
+        mounts=(
+            *kernel_mounts(),
+            *(Mount("bind", target, str(folder)) for target, folder in own.items()),
+            Mount("bind", virtual_machine.BACKING_DISK, str(backing_disk)),
+            *program_mounts(node, binaries),
+        ),
+        files={
+            **config_files(node),
+            "/etc/slinky/network": guest_commands(node.network, node.address),
+            "/etc/slinky/sysctl.conf": "".join(f"{key.replace('/', '.')}={value}\n" for key, value in sysctls.items()),
+            "/etc/slinky/ssh_config": virtual_machine.SSH_CONFIG,
+        },
+        hostname=node.name,
+    )
+
+
+def shared(node: LabNode) -> Path:
+    """The folder of the lab that all nodes see."""
+    return node.folder.parent / "shared"
+
+
+def program_mounts(node: LabNode, binaries: Path) -> tuple[Mount, ...]:
+    """The programs and certificates of a node."""
+    return (Mount("bind", "/opt/slinky/bin", str(binaries)), Mount("bind", "/etc/slinky/pki", str(node.folder / "pki")))
+
+
+def config_files(node: LabNode) -> dict[str, str]:
+    """The configuration files of a node's daemons, by path."""
+    return {
+        "/etc/containerd/config.toml": containerd(node.cgroups),
+        "/etc/cni/net.d/10-bridge.conflist": cni(node),
+        "/etc/slinky/kubelet.yaml": yaml.safe_dump(kubelet(node)),
+        "/etc/slinky/kube-proxy.yaml": yaml.safe_dump(kube_proxy(node)),
+        "/etc/resolv.conf": "",
+    }
 
 
 def daemons(node: LabNode) -> dict[str, list[str]]:
@@ -88,6 +147,7 @@ def daemons(node: LabNode) -> dict[str, list[str]]:
             "--kubeconfig=/etc/slinky/pki/node.kubeconfig",
             f"--hostname-override={node.name}",
             f"--node-ip={node.address}",
+            f"--node-labels={KIND_LABEL}={node.kind}",
             "--v=1",
         ],
         "kube-proxy": ["kube-proxy", "--config=/etc/slinky/kube-proxy.yaml"],
@@ -102,14 +162,16 @@ def daemons(node: LabNode) -> dict[str, list[str]]:
     return commands
 
 
-def containerd() -> str:
+def containerd(cgroups: NodeCgroups) -> str:
     """The configuration of containerd.
 
     `restrict_oom_score_adj`: without CAP_SYS_RESOURCE a score cannot be lowered, and runc would fail every pod.
+    The handler `writable-cgroup` gives a container write access to its own cgroups, for the RuntimeClass of that name.
     """
     unused = ("internal.v1.opt", "snapshotter.v1.btrfs", "snapshotter.v1.zfs", "snapshotter.v1.devmapper",
               "snapshotter.v1.erofs", "snapshotter.v1.blockfile", "tracing.processor.v1.otlp")  # fmt: skip
     disabled = ", ".join(f'"io.containerd.{name}"' for name in unused)
+    driver = "true" if cgroups.driver == "systemd" else "false"
     return f"""\
 version = 3
 disabled_plugins = [{disabled}]
@@ -122,7 +184,7 @@ disabled_plugins = [{disabled}]
 [plugins."io.containerd.cri.v1.runtime"]
   enable_cdi = true
   cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
-  restrict_oom_score_adj = true
+  restrict_oom_score_adj = {"false" if cgroups.is_version_2 else "true"}
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["/usr/lib/cni"]
     conf_dir = "/etc/cni/net.d"
@@ -131,7 +193,12 @@ disabled_plugins = [{disabled}]
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-        SystemdCgroup = false
+        SystemdCgroup = {driver}
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRITABLE_CGROUP}]
+      runtime_type = "io.containerd.runc.v2"
+      cgroup_writable = true
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRITABLE_CGROUP}.options]
+        SystemdCgroup = {driver}
 """
 
 
@@ -152,9 +219,9 @@ def kubelet(node: LabNode) -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "failCgroupV1": False,
-        "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{node.cgroup}",
+        "failCgroupV1": node.cgroups.is_version_2,
+        "cgroupDriver": node.cgroups.driver,
+        "cgroupRoot": f"/{node.cgroups.root}",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "address": node.address,
         "tlsCertFile": "/etc/slinky/pki/serving.crt",
@@ -180,9 +247,9 @@ def kubelet(node: LabNode) -> dict[str, object]:
         "serializeImagePulls": False,
         "shutdownGracePeriod": "0s",
         "protectKernelDefaults": True,
-        "nodeLeaseDurationSeconds": 8,
+        "nodeLeaseDurationSeconds": node.lease_seconds,
         "nodeStatusReportFrequency": "1m",
-        "nodeStatusUpdateFrequency": "2s",
+        "nodeStatusUpdateFrequency": f"{node.lease_seconds // 4}s",
         # Changed Secrets and ConfigMaps reach running pods within seconds and not within a minute and a half.
         "syncFrequency": "5s",
         # A container that fails again is restarted after two seconds and not after ten to three hundred.

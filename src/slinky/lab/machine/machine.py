@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from slinky.lab.errors import LabError
+from slinky.lab.machine import network
+from slinky.lab.machine.network import Network
 from slinky.lab.machine.rootfs import RootFilesystem
 
 PATH = "/opt/slinky/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -80,22 +82,50 @@ class Machine:
             raise LabError(f"machine {self.name}: {reply['error']}")
         return reply["result"]
 
+    def status(self) -> dict[str, dict[str, int | None]]:
+        """Every daemon: its pid while it runs, its exit code afterwards."""
+        daemons: dict[str, dict[str, int | None]] = self.call("status")
+        return daemons
+
+    def command(self, name: str) -> tuple[list[str], dict[str, str], int]:
+        """How a daemon was started last: its command line, environment and user."""
+        argv, env, uid = self.call("command", name=name)
+        return argv, env, uid
+
+    def send_signal(self, name: str, number: int) -> bool:
+        """Send a signal to a daemon; false if no such daemon runs."""
+        return bool(self.call("signal", name=name, number=int(number)))
+
+    def connect(self, network_plan: Network, control: int, address: str) -> None:
+        """Connect the machine to the lab's network; `control` is the process whose namespace has the bridge."""
+        network.attach(network_plan, control, self.pid(), self.name, address)
+
+    def has_file(self, path: str) -> bool:
+        """Whether a file exists inside."""
+        return Path(f"/proc/{self.pid()}/root{path}").exists()
+
     def start(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None, uid: int = 0) -> None:
         """Start a daemon inside."""
         self.call("start", name=name, argv=list(argv), env={"PATH": PATH, **(env or {})}, uid=uid)
 
     def running(self, name: str) -> bool:
         """Whether the daemon runs."""
-        return self.call("status").get(name, {}).get("pid") is not None
+        return self.status().get(name, {}).get("pid") is not None
 
     def stop(self, name: str, number: int = signal.SIGKILL, seconds: float = 30) -> None:
         """End a daemon and wait until it is gone."""
-        if self.call("signal", name=name, number=int(number)):
+        if self.send_signal(name, number):
             until(lambda: not self.running(name), f"{name} on {self.name} to end", seconds)
+
+    def restart(self, name: str) -> None:
+        """End a daemon with -9 and start it again as it was."""
+        argv, env, uid = self.command(name)
+        self.stop(name)
+        self.start(name, argv, env, uid)
 
     def require(self, name: str) -> None:
         """Raise an error with the end of the log if the daemon has ended."""
-        state = self.call("status").get(name)
+        state = self.status().get(name)
         if state is None or state["pid"] is None:
             code = state["exit"] if state else "never started"
             raise LabError(
@@ -111,10 +141,13 @@ class Machine:
             return ""
         return "\n".join(f"    {line[:300]}" for line in text.splitlines()[-lines:])
 
-    def enter_command(self, argv: Sequence[str], folder: Path | None = None) -> list[str]:
-        """A command line that runs `argv` inside the machine, in this folder of the machine or in its usual one."""
+    def enter_command(
+        self, argv: Sequence[str], folder: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """A command line that runs `argv` inside, in this folder of the machine and with these further variables."""
+        variables = ["env", *(f"{key}={value}" for key, value in env.items())] if env else []
         return ["nsenter", f"--target={self.pid()}", "--mount", "--uts", "--ipc", "--net", "--pid",
-                "--root", f"--wd={folder}" if folder else "--wd", "--", *argv]  # fmt: skip
+                "--root", f"--wd={folder}" if folder else "--wd", "--", *variables, *argv]  # fmt: skip
 
     def run(
         self,
@@ -127,8 +160,8 @@ class Machine:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside to its end."""
         done = subprocess.run(
-            self.enter_command(argv),
-            env={"PATH": PATH, "HOME": "/root", **(env or {})},
+            self.enter_command(argv, env=env),
+            env={"PATH": PATH, "HOME": "/root"},
             input=input,
             stdin=subprocess.DEVNULL if input is None else None,
             capture_output=True,

@@ -17,6 +17,11 @@ SERVICES = "10.96.0.0/16"
 FIRST_SERVICE = "10.96.0.1"
 DNS_SERVICE = "10.96.0.10"
 
+#: The cards of a guest: one on the lab's network, one for commands of the lab's host, which exists in each machine.
+GUEST_TAPS = ("tap0", "management")
+MANAGEMENT_HOST = "169.254.77.1"
+MANAGEMENT_GUEST = "169.254.77.2"
+
 
 @dataclass(frozen=True)
 class Network:
@@ -97,6 +102,39 @@ def attach(network: Network, control: int, machine: int, name: str, address: str
         ],
     )
     _forward(machine)
+
+
+def attach_guest(control: int, machine: int, name: str) -> None:
+    """Bridge the cards of a guest, whose QEMU runs in the namespace of `machine`, to the lab's bridge."""
+    ip(control, [f"link add {name} type veth peer name eth0 netns {machine}", f"link set {name} master bridge up"])
+    lab, management = GUEST_TAPS
+    ip(
+        machine,
+        [
+            "link set lo up",
+            "link add bridge type bridge",
+            *(f"tuntap add dev {tap} mode tap" for tap in GUEST_TAPS),
+            *(f"link set {port} master bridge up" for port in ("eth0", lab)),
+            "link set bridge up",
+            f"addr add {MANAGEMENT_HOST}/30 dev {management}",
+            f"link set {management} up",
+        ],
+    )
+
+
+def guest_commands(network: Network, address: str) -> str:
+    """The `ip` commands that configure the cards of a guest."""
+    return "\n".join(
+        (
+            "link set lo up",
+            f"addr add {MANAGEMENT_GUEST}/30 dev eth1",
+            "link set eth1 up",
+            f"addr add {address}/24 dev eth0",
+            "link set eth0 up",
+            f"route add default via {network.control}",
+            "",
+        )
+    )
 
 
 def route_pods(network: Network, control: int, number: int) -> None:

@@ -61,7 +61,7 @@ def base() -> Artifact:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
             file.chmod(0o755 if text.startswith("#!") else 0o644)
-        _slim(tree)
+        slim(tree)
         return {"suite": SUITE}
 
     return Artifact("debian", BASE, (SUITE, *SETTINGS, *SETTINGS.values()), build, gigabytes=1)
@@ -107,7 +107,7 @@ def install(tree: Path, packages: tuple[str, ...], progress: Progress, task: str
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     run_in(tree, ["apt-get", "-q", "update"], env=quiet, on_line=show)
     run_in(tree, ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0", "install", *packages], env=quiet, on_line=show)
-    _slim(tree)
+    slim(tree)
 
 
 def versions(tree: Path, packages: tuple[str, ...]) -> dict[str, str]:
@@ -133,7 +133,8 @@ def mirror() -> str:
     raise LabError("no Debian mirror is configured on this machine", "set SLINKY_DEBIAN_MIRROR to the URL of one")
 
 
-def _slim(tree: Path) -> None:
+def slim(tree: Path) -> None:
+    """Remove what package managers leave behind."""
     for name in ("var/cache/apt", "var/lib/apt/lists"):
         shutil.rmtree(tree / name, ignore_errors=True)
         (tree / name / "partial").mkdir(parents=True)

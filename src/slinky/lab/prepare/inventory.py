@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from slinky.lab.paths import cache
-from slinky.lab.prepare import debian, golang, tools, wheels
+from slinky.lab.prepare import debian, golang, tools, virtual, wheels
 from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache
 from slinky.lab.prepare.images import ARCHIVE, ImageBuilder
 from slinky.lab.progress import Progress
@@ -67,15 +67,25 @@ class ArtifactInventory:
             "seed": builder.seed(images),
         }
 
-    def prepare(self, progress: Progress) -> None:
-        """Build every artifact that is missing."""
+    @cached_property
+    def vm_artifacts(self) -> dict[str, Artifact]:
+        """What nodes in virtual machines need beside the other artifacts."""
+        tree = virtual.tree(self.store, self.artifacts["machine"])
+        return {"vm-tree": tree, "vm-disk": virtual.disk(self.store, tree, self.artifacts["seed"])}
+
+    def prepare(self, progress: Progress, *, vms: bool = False) -> None:
+        """Build every artifact that is missing; those of virtual machines only if they are wanted."""
         tools.require_root("preparing the lab")
         tools.require_tools(progress)
-        self.store.ensure_all(self.artifacts.values(), progress)
+        self.store.ensure_all(self.selected(vms=vms).values(), progress)
 
-    def gigabytes_to_build(self) -> float:
+    def gigabytes_to_build(self, *, vms: bool = False) -> float:
         """The disk space that a complete preparation still needs."""
-        return sum(artifact.gigabytes for artifact in self.store.missing(self.artifacts.values()))
+        return sum(artifact.gigabytes for artifact in self.store.missing(self.selected(vms=vms).values()))
+
+    def selected(self, *, vms: bool) -> dict[str, Artifact]:
+        """The artifacts of a lab, with or without nodes in virtual machines."""
+        return self.artifacts | (self.vm_artifacts if vms else {})
 
     def slinky_image(self, progress: Progress) -> Path:
         """The archive of the slinky image, which is not part of `prepare` because every code change makes a new one."""
@@ -86,6 +96,6 @@ class ArtifactInventory:
         image = builder.image("slinky", self.artifacts["image-base"], extra={"wheels": own})
         return self.store.ensure(image, progress) / ARCHIVE
 
-    def paths(self) -> dict[str, str]:
-        """The path of every artifact."""
-        return {name: str(self.store.require(artifact)) for name, artifact in self.artifacts.items()}
+    def paths(self, *, vms: bool = False) -> dict[str, str]:
+        """The path of every artifact of a lab."""
+        return {name: str(self.store.require(artifact)) for name, artifact in self.selected(vms=vms).items()}
