@@ -172,6 +172,8 @@ def containerd(cgroups: NodeCgroups) -> str:
               "snapshotter.v1.erofs", "snapshotter.v1.blockfile", "tracing.processor.v1.otlp")  # fmt: skip
     disabled = ", ".join(f'"io.containerd.{name}"' for name in unused)
     driver = "true" if cgroups.driver == "systemd" else "false"
+    # With cgroup version 1 containerd refuses such a runtime, and all others with it.
+    writable = _WRITABLE_RUNTIME.format(name=WRITABLE_CGROUP, driver=driver) if cgroups.is_version_2 else ""
     return f"""\
 version = 3
 disabled_plugins = [{disabled}]
@@ -194,10 +196,14 @@ disabled_plugins = [{disabled}]
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
         SystemdCgroup = {driver}
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRITABLE_CGROUP}]
+{writable}"""
+
+
+_WRITABLE_RUNTIME = """\
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{name}]
       runtime_type = "io.containerd.runc.v2"
       cgroup_writable = true
-      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRITABLE_CGROUP}.options]
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{name}.options]
         SystemdCgroup = {driver}
 """
 
