@@ -16,7 +16,7 @@ from tests.conftest import MakeLab
 from tests.e2e.operator.site import OperatorSite, cluster, manifest, operator_site
 from tests.support.waiting import until
 
-from slinky.lab.kubernetes.node import KIND_LABEL
+from slinky.lab.kubernetes.node import KIND_LABEL, SHARED, VOLUMES
 from slinky.lab.lab import Lab
 
 pytestmark = pytest.mark.fault
@@ -61,7 +61,13 @@ class ConfinementSite:
             if item["kind"] == "RestApi":
                 item["spec"] |= {"template": on_nodes("namespaces")}
         self.site.apply(FILES, *manifests, worker())
+        self.wait_worker()
+
+    def wait_worker(self) -> None:
+        """Wait until the worker is in service, and add the users to it: Slurm takes their names from there."""
         self.site.wait_workers(1)
+        for name, user in (("alice", ALICE), ("bob", BOB)):
+            self.site.exec(WORKER, "useradd", f"--uid={user}", name)
 
     def run_as(self, user: str, *argv: str, check: bool = True) -> str:
         """Run a command as a user in the worker."""
@@ -106,7 +112,7 @@ def worker(**spec: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def vm_lab(make_lab: MakeLab) -> Lab:
-    return make_lab(nodes=1, vms=1, gpus=0)
+    return make_lab(nodes=1, vms=1, gpus=1)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +127,20 @@ def test_the_node_has_its_own_kernel_and_cgroup_version_2_only(vm_lab: Lab) -> N
     machine = vm_lab.node_machine("node2")
     assert machine.run(["stat", "-fc", "%T", "/sys/fs/cgroup"]).stdout == "cgroup2fs\n"
     assert "kubelet" in {name for name, state in machine.status().items() if state["pid"]}
+    assert "kubelet" in {file.stem for file in machine.logs.glob("*.log")}
+    assert machine.run(["sh", "-c", "exit 7"], check=False).returncode == 7
+
+
+def test_the_node_has_the_gpus_and_the_storage_of_every_node(vm_lab: Lab) -> None:
+    def slices() -> set[str]:
+        items = vm_lab.api.get("/apis/resource.k8s.io/v1/resourceslices")["items"]
+        return {item["spec"].get("nodeName", "") for item in items}
+
+    until(lambda: slices() >= {"node1", "node2"}, "GPUs of both nodes")
+    (vm_lab.folder / "shared" / "all").write_text("of all nodes")
+    (vm_lab.folder / "node2" / "volumes" / "own").write_text("of one node")
+    seen = vm_lab.node_machine("node2").run(["cat", f"{SHARED}/all", f"{VOLUMES}/own"]).stdout
+    assert seen == "of all nodesof one node"
 
 
 def test_slurm_says_that_it_confines(workers: ConfinementSite) -> None:
@@ -190,7 +210,7 @@ def test_a_worker_without_privileges_confines_jobs_inside_its_own_cgroup(workers
     first = workers.identity()[0]
     workers.site.apply(worker(slurmd=slurmd, template=template))
     until(lambda: workers.site.uids().get(WORKER, first) != first, "another worker")
-    workers.site.wait_workers(1)
+    workers.wait_worker()
     before = workers.identity()
     assert workers.site.exec(WORKER, "cat", "/proc/1/cgroup").startswith("0::/")
     assert workers.run_job(ALICE, eat(300), "--mem=100M")[0] == "OUT_OF_MEMORY"
@@ -198,6 +218,20 @@ def test_a_worker_without_privileges_confines_jobs_inside_its_own_cgroup(workers
     assert (state, output) == ("COMPLETED", "1\n")
     assert workers.run_job(ALICE, eat(LIMIT_MIB + 300), f"--mem={OFFERED_MIB}M")[0] == "OUT_OF_MEMORY"
     assert workers.identity() == before
+
+
+def test_a_node_that_is_cut_off_takes_commands_and_one_that_crashed_boots_again(vm_lab: Lab) -> None:
+    vm_lab.cut_node("node2")
+    machine = vm_lab.node_machine("node2")
+    assert machine.run(["cat", "/proc/sys/kernel/hostname"]).stdout == "node2\n"
+    machine.run(["touch", "/var/lib/kubelet/kept"])
+    machine.run(["sync"])
+    vm_lab.heal_node("node2")
+    vm_lab.crash_node("node2")
+    assert not machine.alive()
+    vm_lab.start_node("node2")
+    until(lambda: vm_lab.node_machine("node2").has_file("/var/lib/kubelet/kept"), "the disk that the node had")
+    vm_lab.wait_ready(["node2"], seconds=500)
 
 
 def yaml_documents(path: Path) -> Iterator[dict[str, Any]]:
