@@ -12,7 +12,7 @@ UNIT      := -n 2 --timeout=60 --cov --cov-report=
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e lock format generate bench-core bench-lab bench-operator bench-bridge bench-autoscaler chaos clean
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-autoscaler chaos clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -51,9 +51,13 @@ integration: setup ## Tests on a real API server and a real Slurm
 	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/integration
 
 e2e: setup ## Tests on real nodes with real containers
-	$(BIN)/slinky lab prepare --vms
+	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/e2e/machine
-	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/vm tests/e2e/operator tests/e2e/bridge tests/e2e/lab
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab
+
+e2e-vm: setup ## Tests of confinement on a node with cgroup version 2, in a virtual machine
+	$(BIN)/slinky lab prepare --vms
+	$(BIN)/pytest $(DURATIONS) tests/e2e/vm
 
 chaos: setup ## Twenty long seeds of the bridge's randomized test, each with every fault (an hour)
 	$(BIN)/slinky lab prepare
@@ -64,9 +68,9 @@ chart: setup ## Tests of the charts with the real helm
 	$(BIN)/pytest $(PARALLEL) tests/chart
 
 test: check ## Set up everything and run every check; ends with the slowest tests
-	$(BIN)/slinky lab prepare --vms
+	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/e2e/machine
-	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/vm tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .

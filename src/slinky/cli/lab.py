@@ -47,7 +47,9 @@ def prepare(
         inventory, progress = ArtifactInventory.of(kube), Progress()
         if import_file:
             tools.require_root("importing artifacts")
-            new = archive.import_artifacts(inventory.store, inventory.selected(vms=True).values(), import_file, progress)
+            new = archive.import_artifacts(
+                inventory.store, inventory.selected(vms=True).values(), import_file, progress
+            )
             progress.note(f"{len(new)} parts are new")
         preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build(vms=vms))))
         inventory.prepare(progress, vms=vms)

@@ -38,6 +38,8 @@ FILES = {
 LIMIT_MIB, LOGFILE_MIB, SLURMD_MIB = 1024, 64, 128
 OFFERED_MIB = LIMIT_MIB - SLURMD_MIB
 WORKER = "gpu-0"
+#: An emulated processor may answer late, which is no reason to restart slurmd.
+PATIENCE = {"livenessProbe": {"timeoutSeconds": 30, "failureThreshold": 40}, "readinessProbe": {"timeoutSeconds": 30}}
 ALICE, BOB = "2001", "2002"
 EXAMPLE = Path(__file__).parents[3] / "examples/operator/unprivileged-workers.yaml"
 
@@ -95,7 +97,7 @@ def on_nodes(kind: str, **spec: Any) -> dict[str, Any]:
 
 
 def worker(**spec: Any) -> dict[str, Any]:
-    slurmd = {"resources": {"limits": {"cpu": "2", "memory": f"{LIMIT_MIB}Mi"}}}
+    slurmd = {"resources": {"limits": {"cpu": "2", "memory": f"{LIMIT_MIB}Mi"}}, **PATIENCE}
     return manifest(
         "NodeSet",
         "gpu",
@@ -206,7 +208,7 @@ def test_a_worker_without_privileges_confines_jobs_inside_its_own_cgroup(workers
     workers.site.lab.kubectl("apply", "-f", "-", input=json.dumps(by_kind["RuntimeClass"]))
     spec = by_kind["NodeSet"]["spec"]
     template = on_nodes("vm", hostname="g-", runtimeClassName=spec["template"]["spec"]["runtimeClassName"])
-    slurmd = {**spec["slurmd"], "resources": {"limits": {"cpu": "2", "memory": f"{LIMIT_MIB}Mi"}}}
+    slurmd = {**spec["slurmd"], "resources": {"limits": {"cpu": "2", "memory": f"{LIMIT_MIB}Mi"}}, **PATIENCE}
     first = workers.identity()[0]
     workers.site.apply(worker(slurmd=slurmd, template=template))
     until(lambda: workers.site.uids().get(WORKER, first) != first, "another worker")
