@@ -76,6 +76,33 @@ def test_a_program_that_ends_is_started_again_until_it_is_told_to_end(tmp_path: 
     assert complaints.count("sh has ended with 0 and is started again") == 2
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_an_sshd_that_ends_does_not_end_slurmd_if_it_is_kept(tmp_path: Path, keep: bool) -> None:
+    starts = tmp_path / "starts"
+    programs = {
+        "sshd": f"#!/bin/sh\necho start >>{starts}\n",
+        "ssh-keygen": "#!/bin/sh\n",
+        "mkdir": "#!/bin/sh\n",
+        "slinky-run-all": (IMAGES / "daemon/run-all").read_text(),
+        "slinky-keep-running": (IMAGES / "login-base/keep-running").read_text(),
+        "with-sshd": (IMAGES / "login-base/with-sshd").read_text().replace("/usr/sbin/sshd", f"{tmp_path}/sshd"),
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    argv = [tmp_path / "with-sshd", *(["--keep"] if keep else []), "sleep", "600"]
+    container = subprocess.Popen(argv, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, stderr=subprocess.DEVNULL)
+    try:
+        if keep:
+            until(lambda: starts.exists() and starts.read_text().count("start") == 3, "a third sshd")
+            assert container.poll() is None
+        else:
+            until(lambda: container.poll() is not None, "the end of the container")
+    finally:
+        container.terminate()
+        container.wait(60)
+
+
 def test_an_empty_topology_is_left_out(started: Start) -> None:
     assert started("slurmd", "slurmd", "--conf", "'Features=gpu'") == ["-D", "--conf", "Features=gpu"]
 
