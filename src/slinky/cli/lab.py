@@ -51,7 +51,7 @@ def prepare(
                 inventory.store, inventory.selected(vms=True).values(), import_file, progress
             )
             progress.note(f"{len(new)} parts are new")
-        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build(vms=vms))))
+        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build(vms=vms), int(vms))))
         inventory.prepare(progress, vms=vms)
         if export_file:
             archive.export_artifacts(inventory.store, inventory.selected(vms=vms).values(), export_file, progress)
@@ -66,11 +66,14 @@ def prepare(
 
 @app.command()
 def check(
-    kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36", output: Output = Format.TEXT
+    kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
+    vms: Annotated[int, typer.Option(help="Number of nodes in virtual machines that are wanted.")] = 0,
+    output: Output = Format.TEXT,
 ) -> None:
     """Show whether this machine can run a lab; exit code 1 if something is missing. Nothing is changed."""
     with explained(LabError):
-        items = preflight.judge(preflight.gather(ArtifactInventory.of(kube).gigabytes_to_build()))
+        gigabytes = ArtifactInventory.of(kube).gigabytes_to_build(vms=bool(vms))
+        items = preflight.judge(preflight.gather(gigabytes, vms))
     if output is Format.JSON:
         print_json([dataclasses.asdict(item) for item in items])
     else:

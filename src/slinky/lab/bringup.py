@@ -30,7 +30,6 @@ from slinky.lab.machine.janitor import SETTLED, clear
 from slinky.lab.machine.machine import until
 from slinky.lab.prepare import tools
 from slinky.lab.prepare.inventory import ArtifactInventory
-from slinky.lab.prepare.virtual import require_architecture
 from slinky.lab.progress import Progress
 
 MOST_NODES = 100
@@ -88,8 +87,8 @@ def up(options: LabOptions, progress: Progress) -> Lab:
         _make_way(options.name)
         inventory = ArtifactInventory.of(options.minor)
         virtual = bool(options.vms)
-        _require_vms(options.vms)
-        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build(vms=virtual) + 2 * options.vms)))
+        facts = preflight.gather(inventory.gigabytes_to_build(vms=virtual), options.vms)
+        preflight.refuse(preflight.judge(facts))
         inventory.prepare(progress, vms=virtual)
         lab = _begin(options, inventory.paths(vms=virtual))
         try:
@@ -145,22 +144,6 @@ def _make_way(name: str) -> None:
         )
     if (paths.labs() / name).exists():
         clear(paths.labs() / name)
-
-
-def _require_vms(count: int) -> None:
-    """Fail before anything is prepared if this machine cannot run so many virtual machines."""
-    if not count:
-        return
-    require_architecture()
-    virtual_machine.require_devices()
-    needed = count * virtual_machine.MEMORY_MIB
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    available = next(int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:"))
-    if available < needed:
-        raise LabError(
-            f"{count} virtual machines need {needed} MiB of memory, and {available} MiB are available",
-            "use fewer --vms, or end other programs",
-        )
 
 
 def _begin(options: LabOptions, artifacts: dict[str, str]) -> Lab:

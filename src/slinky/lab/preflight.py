@@ -15,7 +15,7 @@ from pathlib import Path
 
 from slinky.lab import paths
 from slinky.lab.errors import LabError
-from slinky.lab.machine import cgroups
+from slinky.lab.machine import cgroups, virtual_machine
 from slinky.lab.prepare.tools import PACKAGES
 
 GIGABYTE = 10**9
@@ -25,6 +25,8 @@ MIN_KERNEL = (5, 10)
 #: Below the first number a lab does not start; below the second one it is slow, or large labs do not fit.
 MEMORY_GB = (4, 8)
 CPUS = (1, 2)
+#: The device that connects a virtual machine to the lab's network.
+TUN = Path("/dev/net/tun")
 #: What running labs write.
 LABS_GB = 2
 
@@ -55,6 +57,10 @@ class HostFacts:
     missing_packages: tuple[str, ...]
     has_apt: bool
     gigabytes_to_prepare: float = 0.0
+    vms: int = 0
+    architecture: str = "x86_64"
+    has_tun: bool = True
+    memory_available: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,8 +88,8 @@ def refuse(requirements: Iterable[Requirement]) -> None:
         )
 
 
-def gather(gigabytes_to_prepare: float = 0.0) -> HostFacts:
-    """Read the facts; nothing is changed."""
+def gather(gigabytes_to_prepare: float = 0.0, vms: int = 0) -> HostFacts:
+    """Read the facts for a lab with so many nodes in virtual machines; nothing is changed."""
     return HostFacts(
         uid=os.geteuid(),
         system=platform.system(),
@@ -99,6 +105,10 @@ def gather(gigabytes_to_prepare: float = 0.0) -> HostFacts:
         missing_packages=tuple(sorted({package for tool, package in PACKAGES.items() if not shutil.which(tool)})),
         has_apt=bool(shutil.which("apt-get")),
         gigabytes_to_prepare=gigabytes_to_prepare,
+        vms=vms,
+        architecture=platform.machine(),
+        has_tun=TUN.exists(),
+        memory_available=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") + _page_cache(),
     )
 
 
@@ -184,9 +194,27 @@ def _programs(facts: HostFacts) -> Requirement:
     return Requirement("programs", f"{names} absent", Verdict.MISSING, f"install {names} with the package manager")
 
 
+def _virtual_machines(facts: HostFacts) -> Requirement:
+    """What `--vms` needs beside all else; without `--vms` nothing is missing."""
+    name = "virtual machines"
+    needed = facts.vms * virtual_machine.MEMORY_MIB << 20
+    found = f"{facts.memory_available / GIGABYTE:.1f} GB of memory available, {needed / GIGABYTE:.1f} GB needed"
+    if not facts.vms:
+        return Requirement(name, "none wanted", Verdict.OK)
+    if facts.architecture != virtual_machine.ARCHITECTURE:
+        hint = f"use an {virtual_machine.ARCHITECTURE} machine, or nodes without virtual machines (--nodes)"
+        return Requirement(name, f"not possible on {facts.architecture}", Verdict.MISSING, hint)
+    if not facts.has_tun:
+        hint = "run `modprobe tun`; in a container, pass the device in"
+        return Requirement(name, f"{TUN} absent", Verdict.MISSING, hint)
+    if facts.memory_available < needed:
+        return Requirement(name, found, Verdict.MISSING, "use fewer --vms, or end other programs")
+    return Requirement(name, found, Verdict.OK)
+
+
 _CHECKS: tuple[Callable[[HostFacts], Requirement], ...] = (
     _user, _kernel, _python, _namespaces, _overlay, _cgroups, _processors, _memory_size, _cache_disk, _labs_disk,
-    _programs,
+    _programs, _virtual_machines,
 )  # fmt: skip
 
 
@@ -194,6 +222,12 @@ def _numbers(release: str) -> tuple[int, ...]:
     """The first two numbers of a kernel release such as 6.1.0-13-amd64."""
     parts = release.partition("-")[0].split(".")[:2]
     return tuple(int(part) for part in parts if part.isdigit())
+
+
+def _page_cache() -> int:
+    """Memory that the kernel frees on demand."""
+    lines = Path("/proc/meminfo").read_text().splitlines() if Path("/proc/meminfo").exists() else []
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Cached:", "SReclaimable:")))
 
 
 def _memory() -> int:

@@ -55,6 +55,11 @@ def test_a_machine_with_everything_is_accepted() -> None:
         ("disk of running labs", {"labs_free": GIGABYTE}, Verdict.MISSING, "SLINKY_STATE"),
         ("programs", {"missing_packages": ("debootstrap",)}, Verdict.MISSING, "install debootstrap"),
         ("programs", {"missing_packages": ("debootstrap",), "has_apt": True}, Verdict.OK, ""),
+        ("virtual machines", {"has_tun": False, "architecture": "aarch64"}, Verdict.OK, ""),
+        ("virtual machines", {"vms": 1, "memory_available": 4 * GIGABYTE}, Verdict.OK, ""),
+        ("virtual machines", {"vms": 2, "memory_available": 4 * GIGABYTE}, Verdict.MISSING, "fewer --vms"),
+        ("virtual machines", {"vms": 1, "has_tun": False}, Verdict.MISSING, "modprobe tun"),
+        ("virtual machines", {"vms": 1, "architecture": "aarch64"}, Verdict.MISSING, "--nodes"),
     ],
 )
 def test_each_lack_has_its_verdict_and_next_step(

@@ -27,6 +27,7 @@ from slinky.lab.machine.machine import PATH, Machine, until
 from slinky.lab.machine.network import MANAGEMENT_GUEST, Network
 from slinky.lab.machine.sandbox import run_in
 
+ARCHITECTURE = "x86_64"
 CPUS = 2
 MEMORY_MIB = 3072
 LOGS = "/var/log/slinky"
@@ -38,7 +39,6 @@ VOLUMES = "/mnt/volumes"
 ACCELERATOR_VARIABLE = "SLINKY_VM_ACCELERATOR"
 
 _CONNECTION = "/run/guest-connection"
-_TUN = Path("/dev/net/tun")
 SSH_CONFIG = f"""\
 Host guest
   HostName {MANAGEMENT_GUEST}
@@ -158,15 +158,6 @@ class VirtualMachine(Machine):
         shown = self.run(["systemctl", "show", "--property=Id,MainPID,ExecMainStatus", *units])
         blocks = [dict(line.split("=", 1) for line in block.splitlines()) for block in shown.stdout.split("\n\n")]
         return {units[block["Id"]]: block for block in blocks if "Id" in block}
-
-
-def require_devices() -> None:
-    """Fail early on a machine that cannot connect a guest to the lab's network."""
-    if not _TUN.exists():
-        raise LabError(
-            f"nodes in virtual machines need {_TUN}, which this machine does not have",
-            "load the module with `modprobe tun`; in a container, pass the device in",
-        )
 
 
 def choose_accelerator(tree: Path) -> str:

@@ -5,11 +5,9 @@ The same tree is the root of the guest, which reads it through virtiofs, and the
 runs. Neither an initial RAM disk nor an image of the root file system has to be built.
 """
 
-import platform
 import shutil
 from pathlib import Path
 
-from slinky.lab.errors import LabError
 from slinky.lab.machine.sandbox import run_in, stream
 from slinky.lab.prepare import debian
 from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache, tree_digest
@@ -51,7 +49,6 @@ def tree(store: ArtifactCache, machine: Artifact) -> Artifact:
     """The root file system of nodes in virtual machines."""
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
-        require_architecture()
         root = folder / "tree"
         stream(["cp", "-a", str(store.require(machine) / "tree"), str(root)])
         debian.install(root, _PACKAGES, progress, TREE)
@@ -76,15 +73,6 @@ def disk(store: ArtifactCache, vm_tree: Artifact, seed: Artifact) -> Artifact:
         return {"size": _DISK_SIZE}
 
     return Artifact("vm-disk", DISK, (seed.key, vm_tree.key, _DISK_SIZE), build, gigabytes=4)
-
-
-def require_architecture() -> None:
-    """Fail where the kernel and QEMU of the tree cannot run."""
-    if platform.machine() != "x86_64":
-        raise LabError(
-            f"nodes in virtual machines need an x86_64 machine, and this one is {platform.machine()}",
-            "use `--nodes`, which needs no virtual machine",
-        )
 
 
 def _add_guest_files(root: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slinky.lab import bringup
 from slinky.lab.bringup import LabOptions
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes import node
@@ -93,17 +92,6 @@ def test_the_key_of_a_guest_is_readable_by_root_only(tmp_path: Path) -> None:
     assert (tmp_path / "ssh_key").stat().st_mode & 0o777 == 0o600
     public = (tmp_path / "ssh_key.pub").read_text().strip()
     assert (tmp_path / "known_hosts").read_text() == f"169.254.77.2 {public}\n"
-
-
-def test_without_a_tun_device_nothing_is_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual_machine, "_TUN", tmp_path / "tun")
-    with pytest.raises(LabError, match="modprobe tun"):
-        virtual_machine.require_devices()
-
-
-def test_more_virtual_machines_than_memory_are_refused() -> None:
-    with pytest.raises(LabError, match=r"virtual machines need \d+ MiB of memory"):
-        bringup._require_vms(100_000)
 
 
 @pytest.mark.parametrize(
