@@ -90,7 +90,7 @@ def test_an_sshd_that_ends_does_not_end_slurmd_if_it_is_kept(tmp_path: Path, kee
     for name, text in programs.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    argv = [tmp_path / "with-sshd", *(["--keep"] if keep else []), "sleep", "600"]
+    argv = [str(tmp_path / "with-sshd"), *(["--keep"] if keep else []), "sleep", "600"]
     container = subprocess.Popen(argv, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, stderr=subprocess.DEVNULL)
     try:
         if keep:
