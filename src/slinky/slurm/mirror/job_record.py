@@ -112,7 +112,9 @@ def with_departure(record: JobRecord, job: AccountingJob | None) -> JobRecord:
     """The record of a job that slurmctld does not know, completed from accounting if accounting has its end."""
     if job is not None and job.state.ended:
         return structs.replace(record, state=job.state, sluid=job.sluid or record.sluid, outcome=job)
-    return structs.replace(record, outcome=job, lost=not record.state.ended)
+    # A state without detail was listed for the id, and may be that of another job that has the id now.
+    state = record.state if record.detail is not None else JobState.of(())
+    return structs.replace(record, state=state, outcome=job, lost=not state.ended)
 
 
 def states_by_key(statuses: Iterable[JobStatus], tracked: Collection[str]) -> dict[str, JobState]:

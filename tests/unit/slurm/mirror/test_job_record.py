@@ -80,6 +80,12 @@ def test_a_job_unknown_to_slurmctld_is_lost_unless_accounting_has_its_end() -> N
     assert result.over
 
 
+def test_a_state_that_was_listed_for_the_id_of_a_lost_job_is_not_its_end() -> None:
+    departed = with_departure(JobRecord("7", JobState.of(("CANCELLED",)), "s1"), None)
+    assert (departed.lost, departed.state.base) == (True, "")
+    assert not with_departure(record(JobState.of(("CANCELLED",))), None).lost
+
+
 def test_detail_brings_state_and_identity() -> None:
     result = with_detail(JobRecord("7", PENDING), job("s9", "RUNNING"))
     assert (result.sluid, result.state) == ("s9", RUNNING)

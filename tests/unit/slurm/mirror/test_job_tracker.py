@@ -94,6 +94,19 @@ async def test_the_end_of_a_purged_job_is_read_from_accounting_if_its_sluid_is_k
     assert (record.lost, record.state.base) == (lost, "" if lost else "CANCELLED")
 
 
+async def test_a_lost_job_is_lost_also_if_another_job_had_its_id_and_has_ended() -> None:
+    ctld = FakeSlurmctld()
+    ctld.current = structs.replace(job("new"), job_state=("CANCELLED",))
+    ctld.states, ctld.accounting = (JobStatus("1", ("CANCELLED",)),), FakeAccounting()
+    tracker = tracker_for(ctld)
+    tracker.track("1", "lost")
+    await tracker.read()
+    presence, record = tracker.lookup("1")
+    assert presence is Presence.ABSENT
+    assert record is not None
+    assert (record.lost, record.sluid, record.state.base) == (True, "lost", "")
+
+
 async def test_the_cost_of_a_read_excludes_waiting_for_the_scheduler_unless_every_read_waits() -> None:
     now, duration = 0.0, 0.2
 
