@@ -24,11 +24,12 @@ from slinky.bridge.lifecycle.attempts import Attempts, Evictions
 from slinky.bridge.lifecycle.binder import Binder
 from slinky.bridge.lifecycle.claim_writer import ClaimWriter
 from slinky.bridge.lifecycle.executor import WorkloadExecutor
+from slinky.bridge.lifecycle.node_observer import NodeObserver
 from slinky.bridge.lifecycle.pod_writer import PodWriter
 from slinky.bridge.lifecycle.reconciler import WorkloadReconciler, classify_slurm_error
 from slinky.bridge.lifecycle.release.completer import Completer
 from slinky.bridge.lifecycle.release.releaser import Releaser
-from slinky.bridge.lifecycle.snapshot_builder import NodeObserver, SnapshotBuilder
+from slinky.bridge.lifecycle.snapshot_builder import SnapshotBuilder
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.nodes.foreign_pods import ForeignPodReporter
 from slinky.bridge.nodes.ownership import host_signature

@@ -15,7 +15,6 @@ from slinky.bridge.lifecycle.decide.actions import EvictionLimit
 from slinky.bridge.lifecycle.pod_writer import PodWriter, for_each_pod
 from slinky.bridge.lifecycle.release.releaser import Releaser
 from slinky.bridge.lifecycle.snapshot import SUBMISSION, Obstacle, ObstacleKind
-from slinky.bridge.lifecycle.snapshot_builder import request_digest
 from slinky.bridge.lifecycle.submit import GangReshaped, JobOutgrown, Submitter
 from slinky.bridge.status.reasons import ConditionText
 from slinky.bridge.views import WorkloadPod
@@ -133,7 +132,7 @@ class WorkloadExecutor:
         job_spec = await self._job_spec_for(workload, all_waiting, pods)
         if job_spec is None:
             return
-        namespace, digest = workload.namespace, request_digest(job_spec.requests)
+        namespace, digest = workload.namespace, identity.request_digest(job_spec.requests)
         try:
             with self._submitter.reserve_start(job_spec) as allocate:
                 if allocate:
@@ -165,7 +164,7 @@ class WorkloadExecutor:
         job_spec = await self._job_spec_for(workload, all_waiting, pods)
         if job_spec is None:
             return
-        digest = request_digest(job_spec.requests)
+        digest = identity.request_digest(job_spec.requests)
         try:
             if await self._submitter.revise(workload, job, job_spec, pods):
                 self._attempts.record_acceptance(workload.namespace, job, digest)

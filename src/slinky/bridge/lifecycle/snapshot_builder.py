@@ -9,23 +9,16 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import msgspec
-
-from slinky.bridge import names
 from slinky.bridge.feasibility import constraints
-from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.job_specs import JobSpecs
-from slinky.bridge.feasibility.node_room import NodeRoom
 from slinky.bridge.feasibility.volume_state import VolumePending
+from slinky.bridge.lifecycle import job_groups
 from slinky.bridge.lifecycle.attempts import Attempts
-from slinky.bridge.lifecycle.decide import assignment
-from slinky.bridge.lifecycle.decide.assignment import Assignment, UnsuitableNodes
+from slinky.bridge.lifecycle.node_observer import NodeObserver
 from slinky.bridge.lifecycle.snapshot import (
     SUBMISSION,
-    AvoidedHost,
     Obstacle,
     PlacementFacts,
-    PlacementNode,
     Refusal,
     SubmissionFacts,
     WorkloadSnapshot,
@@ -41,8 +34,7 @@ from slinky.bridge.workload import grouping, identity, pod_state
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import GroupMissing, Workload, WorkloadRoot
 from slinky.bridge.workload.job_spec import JobSpec
-from slinky.kube import Key, Node
-from slinky.slurm import JobRecord, JobRequest
+from slinky.kube import Key
 
 #: With more pods than this, other tasks run between two steps of building a snapshot.
 LARGE_GANG = 200
@@ -52,93 +44,6 @@ PROBLEMS = {
     VolumePending: Reason.VOLUME_MISSING,
     OptionError: Reason.INVALID_OPTION,
 }
-
-
-class NodeObserver:
-    """Observes the nodes that the pods of an allocated job would be bound to."""
-
-    def __init__(self, cluster: ClusterState, registry: JobRegistry, exclusions: Exclusions, room: NodeRoom) -> None:
-        self._cluster, self._registry, self._exclusions, self._room = cluster, registry, exclusions, room
-
-    async def assign(
-        self, record: JobRecord, pods: Sequence[WorkloadPod], job_spec: JobSpec | None
-    ) -> PlacementFacts | None:
-        """The node of each pod, without facts about the nodes; None if the nodes of the job are not known."""
-        if record.resources is None:
-            return None
-        exclusive = job_spec is not None and bool(job_spec.request.shared)
-        try:
-            assignments = await self._assign(record, pods, job_spec)
-        except UnsuitableNodes as error:
-            return PlacementFacts(misplaced=AvoidedHost(error.host, str(error), 0.0), exclusive=exclusive)
-        return PlacementFacts(assignments, exclusive=exclusive)
-
-    async def _assign(
-        self, record: JobRecord, pods: Sequence[WorkloadPod], job_spec: JobSpec | None
-    ) -> dict[str, Assignment]:
-        """The assignment of each pod, by pod uid. Raises `UnsuitableNodes`."""
-        components = self._registry.track_components(record.job_id) or [record]
-        assignments: dict[str, Assignment] = {}
-        for component, group in zip(
-            components, assignment.pods_by_component(pods, record, len(components)), strict=True
-        ):
-            hosts = [allocated.node for allocated in component.resources or ()]
-            nodes = {host: node for host in hosts if (node := self._exclusions.node_of_host(host)) is not None}
-            per_node = job_spec.pods_per_node if job_spec else assignment.infer_pods_per_node(group, hosts)
-            node_names = {host: node.metadata.name for host, node in nodes.items()}
-            node_of_pod = assignment.assign(group, hosts, node_names, per_node)
-            by_name = {node.metadata.name: node for node in nodes.values()}
-            for pod in group:
-                node = by_name[node_of_pod[pod.metadata.uid]]
-                await self._check(pod, node)
-                assignments[pod.metadata.uid] = Assignment(node.metadata.name, component)
-        return assignments
-
-    async def _check(self, pod: WorkloadPod, node: Node) -> None:
-        if not pod_state.is_bound(pod) and (problem := await self._exclusions.mismatch_reason(pod, node)):
-            text = f"node {node.metadata.name} does not suit pod {pod.metadata.name}: {problem}"
-            raise UnsuitableNodes(text, pod_state.host_of(node))
-
-    def observe(self, job: str, pods: Iterable[WorkloadPod], facts: PlacementFacts) -> PlacementFacts:
-        """The same facts with the present state of the nodes."""
-        by_node: dict[str, list[WorkloadPod]] = {}
-        for pod in pods:
-            if (assigned := facts.assignments.get(pod.metadata.uid)) is not None:
-                by_node.setdefault(assigned.node, []).append(pod)
-        nodes = [self._observe_node(job, name, by_node[name], facts.exclusive) for name in sorted(by_node)]
-        return replace(facts, nodes=nodes)
-
-    def _observe_node(self, job: str, name: str, pods: list[WorkloadPod], exclusive: bool) -> PlacementNode:
-        node = self._cluster.nodes.get(Key("", name))
-        arriving = tuple(pod for pod in pods if not pod_state.is_bound(pod))
-        others = tuple(self._cluster.other_pods_on(name, job))
-        facts = PlacementNode(
-            name,
-            pod_state.host_of(node) if node is not None else name,
-            arriving,
-            pod_state.unavailable_reason(node) if node is not None else "no longer exists",
-            self._exclusions.is_drained(node) if node is not None else True,
-            others,
-            self._cluster.find_stuck(others),
-        )
-        if not arriving or (exclusive and not self._room.has_foreign_pods(name)):
-            return facts
-        shortage = self._room.find_shortage(name, pods, others)
-        if shortage is None:
-            return facts
-        occupied = self._room.describe(name, shortage) if self._is_occupied(name, pods, others) else ""
-        return replace(facts, shortage=shortage, occupied=occupied)
-
-    def _is_occupied(self, node: str, pods: Sequence[WorkloadPod], others: Iterable[WorkloadPod]) -> bool:
-        """Whether pods that Slurm does not account for are the reason why pods do not fit on a node."""
-        staying = [pod for pod in others if not self._is_leaving(pod)]
-        accounted = [pod for pod in staying if pod_state.job_id(pod)]
-        with_foreign = self._room.find_shortage(node, pods, staying)
-        return with_foreign is not None and self._room.find_shortage(node, pods, accounted, foreign=False) is None
-
-    def _is_leaving(self, pod: WorkloadPod) -> bool:
-        job = pod_state.job_id(pod)
-        return pod.metadata.deleting or (bool(job) and not self._registry.is_live(job))
 
 
 class SnapshotBuilder:
@@ -161,7 +66,7 @@ class SnapshotBuilder:
     ) -> WorkloadSnapshot | frozenset[Workload]:
         """The snapshot of a workload, or the workloads that its pods turn out to belong to."""
         pods = self._cluster.pods_of(workload)
-        for job, sluid in _labelled_jobs(pods).items():
+        for job, sluid in job_groups.labelled_jobs(pods).items():
             self._registry.track_labelled(job, workload, sluid)
         root, job_spec, problem = await self._translate(workload, pods)
         await _yield_if_large(pods)
@@ -220,14 +125,15 @@ class SnapshotBuilder:
         shortage = await self._find_shortage(snapshot, groups, observed)
         lost_specs = {
             job: spec
-            for job, running in _running_pods_of_lost_jobs(groups, observed).items()
+            for job, running in job_groups.running_pods_of_lost_jobs(groups, observed).items()
             if (spec := await self._job_specs.try_build(workload, running)) is not None
         }
         await _yield_if_large(pods)
         assigned = {
             job: facts
-            for job, record in _jobs_to_place(groups, observed).items()
-            if (facts := await self._nodes.assign(record, _active(groups[job]), snapshot.job_spec)) is not None
+            for job, record in job_groups.jobs_to_place(groups, observed).items()
+            if (facts := await self._nodes.assign(record, job_groups.active_pods(groups[job]), snapshot.job_spec))
+            is not None
         }
         snapshot = replace(snapshot, jobs=observed, adopted=adopted, submission=shortage, lost_job_specs=lost_specs)
         return self._assemble(snapshot, groups, assigned)
@@ -245,10 +151,12 @@ class SnapshotBuilder:
         unreachable = frozenset(name for name, answer in reachable.items() if answer is False)
         missing = frozenset(name for name, answer in reachable.items() if answer is None)
         orphaned = self._orphaned_jobs(workload, pods, observed)
-        ending = [*orphaned, *_ending_jobs(groups, observed, unreachable | missing)]
+        ending = [*orphaned, *job_groups.ending_jobs(groups, observed, unreachable | missing)]
         unlabelled = frozenset(job for job in ending if self._is_unlabelled_elsewhere(workload, job))
         used = frozenset(job for job in ending if job not in unlabelled and self._is_used_elsewhere(workload, job))
-        pending = {job: record for job, entry in observed.items() if (record := _pending_record(entry)) is not None}
+        pending = {
+            job: record for job, entry in observed.items() if (record := job_groups.pending_record(entry)) is not None
+        }
         return replace(
             snapshot,
             unreachable_nodes=unreachable,
@@ -260,10 +168,13 @@ class SnapshotBuilder:
             submission=self._submission_facts(snapshot, groups),
             refusals=self._refusals(snapshot, observed),
             avoided_hosts=self._attempts.avoided_hosts(workload),
-            placements={job: self._nodes.observe(job, _active(groups[job]), facts) for job, facts in assigned.items()},
+            placements={
+                job: self._nodes.observe(job, job_groups.active_pods(groups[job]), facts)
+                for job, facts in assigned.items()
+            },
             hosts=self._hosts_of(nodes) if snapshot.lost_job_specs else {},
-            lost_evictions_left=self._attempts.evictions.lost_left() if _has_ended_jobs(observed) else 0,
-            failed_evictions_left=self._attempts.evictions.failed_left() if _has_ended_jobs(observed) else 0,
+            lost_evictions_left=self._attempts.evictions.lost_left() if job_groups.has_ended_jobs(observed) else 0,
+            failed_evictions_left=self._attempts.evictions.failed_left() if job_groups.has_ended_jobs(observed) else 0,
         )
 
     def _group_pods(
@@ -273,7 +184,9 @@ class SnapshotBuilder:
         left out: there may be thousands of them.
         """
         adopted = self._registry.adoptable_jobs(workload, pods)
-        groups: dict[str, list[WorkloadPod]] = {job: [] for job in _labelled_jobs(pods).keys() | set(adopted.values())}
+        groups: dict[str, list[WorkloadPod]] = {
+            job: [] for job in job_groups.labelled_jobs(pods).keys() | set(adopted.values())
+        }
         for pod in pods:
             job = pod_state.job_id(pod) or adopted.get(pod.metadata.uid, "")
             if job in groups:
@@ -284,7 +197,7 @@ class SnapshotBuilder:
         self, snapshot: WorkloadSnapshot, groups: Mapping[str, list[WorkloadPod]]
     ) -> dict[str, ObservedJob]:
         return {
-            job: self._registry.observe(job, pods, _spec_digest(snapshot.job_spec, pods))
+            job: self._registry.observe(job, pods, job_groups.spec_digest_of(snapshot.job_spec, pods))
             for job, pods in groups.items()
         }
 
@@ -295,8 +208,8 @@ class SnapshotBuilder:
         observed: Mapping[str, ObservedJob],
     ) -> SubmissionFacts:
         """Whether there are too few nodes for a job that is about to be submitted or updated."""
-        job_spec, new_pods = snapshot.job_spec, _new_pods(snapshot, groups)
-        joins = any(_pending_record(job) and (new_pods or job.stale) for job in observed.values())
+        job_spec, new_pods = snapshot.job_spec, job_groups.pods_without_job(snapshot.pods, groups)
+        joins = any(job_groups.pending_record(job) and (new_pods or job.stale) for job in observed.values())
         if job_spec is None or not (joins or (new_pods and job_spec.is_for(new_pods))):
             return SubmissionFacts()
         exclusions = self._job_specs.exclusions
@@ -307,7 +220,7 @@ class SnapshotBuilder:
 
     def _submission_facts(self, snapshot: WorkloadSnapshot, groups: Mapping[str, list[WorkloadPod]]) -> SubmissionFacts:
         """Whether pods without a job may be submitted now."""
-        shortage, new_pods = snapshot.submission, _new_pods(snapshot, groups)
+        shortage, new_pods = snapshot.submission, job_groups.pods_without_job(snapshot.pods, groups)
         if not new_pods:
             return shortage
         return replace(
@@ -321,7 +234,7 @@ class SnapshotBuilder:
         """The last rejections of what the waiting pods request, as a submission and as an update of their job."""
         if snapshot.job_spec is None or not self._attempts.has_refusals:
             return {}
-        namespace, digest = snapshot.workload.namespace, request_digest(snapshot.job_spec.requests)
+        namespace, digest = snapshot.workload.namespace, identity.request_digest(snapshot.job_spec.requests)
         answers = {job: self._attempts.refusal(namespace, job, digest) for job in (SUBMISSION, *jobs)}
         describe = self._job_specs.exclusions.describe_unknown_name
         return {
@@ -389,90 +302,3 @@ async def _yield_if_large(pods: Sequence[WorkloadPod]) -> None:
     """Let other tasks run between two steps for a large gang: each step reads every pod."""
     if len(pods) > LARGE_GANG:
         await asyncio.sleep(0)
-
-
-def request_digest(requests: Iterable[JobRequest]) -> str:
-    """A digest of what a job requests, equal for pods that differ only in their names."""
-    return identity.spec_digest([msgspec.structs.replace(request, name=None) for request in requests])
-
-
-def _labelled_jobs(pods: Iterable[WorkloadPod]) -> dict[str, str]:
-    """The jobs of pods that are not finished and released, with the SLUID if a bound pod has it."""
-    jobs: dict[str, str] = {}
-    for pod in pods:
-        job = pod_state.job_id(pod)
-        if job and (pod_state.has_finalizer(pod) or not pod_state.is_gone(pod)):
-            sluid = pod.metadata.annotations.get(names.SLUID_ANNOTATION, "") if pod_state.is_bound(pod) else ""
-            jobs[job] = jobs.get(job) or sluid
-    return jobs
-
-
-def _new_pods(snapshot: WorkloadSnapshot, groups: Mapping[str, list[WorkloadPod]]) -> list[WorkloadPod]:
-    """The waiting pods without a job."""
-    in_jobs = {pod.metadata.uid for pods in groups.values() for pod in pods}
-    return [pod for pod in snapshot.pods if pod_state.is_waiting(pod) and pod.metadata.uid not in in_jobs]
-
-
-def _active(pods: Iterable[WorkloadPod]) -> tuple[WorkloadPod, ...]:
-    return tuple(pod for pod in pods if not pod_state.is_gone(pod))
-
-
-def _has_ended_jobs(observed: Mapping[str, ObservedJob]) -> bool:
-    return any(job.knowledge in (JobKnowledge.OVER, JobKnowledge.FOREIGN) for job in observed.values())
-
-
-def _pending_record(observed: ObservedJob) -> JobRecord | None:
-    """The record of a live job that is pending; None for any other job."""
-    record = observed.record
-    return record if record and observed.knowledge is JobKnowledge.LIVE and record.state.pending else None
-
-
-def _jobs_to_place(
-    groups: Mapping[str, list[WorkloadPod]], observed: Mapping[str, ObservedJob]
-) -> dict[str, JobRecord]:
-    """The allocated jobs with pods that have no node yet."""
-    return {
-        job: record
-        for job, pods in groups.items()
-        if observed[job].knowledge is JobKnowledge.LIVE
-        and (record := observed[job].record) is not None
-        and record.state.ready
-        and any(not pod_state.is_bound(pod) for pod in _active(pods))
-    }
-
-
-def _running_pods_of_lost_jobs(
-    groups: Mapping[str, list[WorkloadPod]], observed: Mapping[str, ObservedJob]
-) -> dict[str, list[WorkloadPod]]:
-    """The running pods of each job that Slurm no longer knows."""
-    lost = {}
-    for job, pods in groups.items():
-        entry = observed[job]
-        over = entry.knowledge is JobKnowledge.OVER and entry.record is not None and entry.record.lost
-        if over or entry.knowledge is JobKnowledge.FOREIGN:
-            running = [pod for pod in _active(pods) if pod_state.is_bound(pod) and not pod.metadata.deleting]
-            if running:
-                lost[job] = running
-    return lost
-
-
-def _ending_jobs(
-    groups: Mapping[str, list[WorkloadPod]], observed: Mapping[str, ObservedJob], silent_nodes: Collection[str]
-) -> list[str]:
-    """The jobs that may have no active pod any more."""
-
-    def may_be_gone(pod: WorkloadPod) -> bool:
-        return pod_state.is_gone(pod) or (pod.metadata.deleting and pod.spec.node_name in silent_nodes)
-
-    return [
-        job
-        for job, pods in groups.items()
-        if (observed[job].knowledge is JobKnowledge.LIVE or observed[job].live_components)
-        and all(map(may_be_gone, pods))
-    ]
-
-
-def _spec_digest(job_spec: JobSpec | None, pods: Iterable[WorkloadPod]) -> str:
-    """A digest of the job spec; empty if the job spec is not that of exactly these pods."""
-    waiting = [pod for pod in pods if pod_state.is_waiting(pod)]
-    return identity.spec_digest(job_spec.requests) if job_spec and job_spec.is_for(waiting) else ""

@@ -184,3 +184,8 @@ def pods_by_component(comment: AdminComment | None) -> list[list[str]]:
 
 def _encode(comment: AdminComment) -> str:
     return msgspec.json.encode(comment).decode()
+
+
+def request_digest(requests: Iterable[JobRequest]) -> str:
+    """A digest of what a job requests, equal for pods that differ only in their names."""
+    return spec_digest([msgspec.structs.replace(request, name=None) for request in requests])

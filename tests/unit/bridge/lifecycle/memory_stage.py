@@ -22,9 +22,10 @@ from slinky.bridge.feasibility.job_specs import JobSpecs
 from slinky.bridge.lifecycle.attempts import Attempts, Evictions
 from slinky.bridge.lifecycle.binder import Binder
 from slinky.bridge.lifecycle.executor import WorkloadExecutor
+from slinky.bridge.lifecycle.node_observer import NodeObserver
 from slinky.bridge.lifecycle.reconciler import WorkloadReconciler
 from slinky.bridge.lifecycle.release.outcome import PodOutcome
-from slinky.bridge.lifecycle.snapshot_builder import NodeObserver, SnapshotBuilder
+from slinky.bridge.lifecycle.snapshot_builder import SnapshotBuilder
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.state.device_demand import DeviceNeeds
 from slinky.bridge.state.job_registry import JobRegistry
