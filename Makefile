@@ -12,7 +12,7 @@ UNIT      := -n 2 --timeout=60 --cov --cov-report=
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-autoscaler chaos clean
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-autoscaler chaos clean audit
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -89,6 +89,10 @@ generate: setup ## Write what is generated: definitions, value schemas, API refe
 	$(BIN)/python -m slinky.slurm.reference docs/slurm-client.md
 	$(BIN)/python -m slinky.exporter.reference docs/exporter.md
 	$(BIN)/python -m slinky.bounds docs/bounds.md
+
+audit: setup ## Compare the packages of the images with their lock files, write SBOMs, ask for known vulnerabilities
+	$(BIN)/slinky lab prepare
+	$(BIN)/python -m slinky.lab.prepare.audit
 
 bench-core: setup ## Speed and size of the two libraries, on the real daemons
 	$(BIN)/slinky lab prepare

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packages in an image: read from its archive, compared with a lock file, written as an SBOM.
+
+Debian and Python both record what is installed, so the image itself says what it holds, whichever mirror it was built
+from. A lock file has one line per package, `ecosystem name version`.
+"""
+
+import email.parser
+import hashlib
+import json
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_STATUS = "var/lib/dpkg/status"
+_METADATA = re.compile(r"(?:^|/)[^/]+\.dist-info/METADATA\Z")
+_TYPES = {"Debian": "deb/debian", "PyPI": "pypi"}
+
+
+class Package(NamedTuple):
+    """One package of an image; the licence is known for Python packages only, as images leave out documentation."""
+
+    ecosystem: str
+    name: str
+    version: str
+    licence: str = ""
+
+    def url(self) -> str:
+        """The package URL."""
+        return f"pkg:{_TYPES[self.ecosystem]}/{self.name.lower()}@{self.version.replace('+', '%2B')}"
+
+
+class ImageContents(NamedTuple):
+    """The packages of an image, and when it was built."""
+
+    created: str
+    packages: tuple[Package, ...]
+
+
+def read_image(archive: Path) -> ImageContents:
+    """The contents of an OCI archive; of files that several layers have, the last one counts."""
+    files: dict[str, bytes] = {}
+    with tarfile.open(archive) as image:
+        manifest = _blob(image, json.loads(_read(image, "index.json"))["manifests"][0])
+        for layer in manifest["layers"]:
+            with tarfile.open(fileobj=image.extractfile(_path(layer))) as tree:
+                files.update(_records(tree))
+        created = _blob(image, manifest["config"]).get("created", "")
+    status = files.pop(_STATUS, b"").decode()
+    return ImageContents(created[:10], tuple(sorted({*parse_status(status), *map(_parse_metadata, files.values())})))
+
+
+def _records(tree: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
+    """The files of a layer that list packages."""
+    for member in tree:
+        name = member.name.removeprefix("./")
+        if member.isfile() and (name == _STATUS or _METADATA.search(name)):
+            yield name, _content(tree, member)
+
+
+def _read(archive: tarfile.TarFile, name: str) -> bytes:
+    return _content(archive, archive.getmember(name))
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    return file.read() if file else b""
+
+
+def _path(descriptor: Mapping[str, Any]) -> str:
+    return "blobs/" + str(descriptor["digest"]).replace(":", "/")
+
+
+def _blob(image: tarfile.TarFile, descriptor: Mapping[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(_read(image, _path(descriptor)))
+    return result
+
+
+def parse_status(text: str) -> Iterator[Package]:
+    """The installed packages in the status file of dpkg."""
+    for entry in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in entry.splitlines() if re.match(r"[A-Z][\w-]*: ", line))
+        if fields.get("Status", "").endswith(" installed"):
+            yield Package("Debian", fields["Package"], fields["Version"])
+
+
+def _parse_metadata(content: bytes) -> Package:
+    fields = email.parser.BytesHeaderParser().parsebytes(content)
+    names = (line.rpartition(" :: ")[2] for line in fields.get_all("Classifier", []) if line.startswith("License ::"))
+    licence = fields.get("License-Expression") or ", ".join(names) or (fields.get("License") or "").split("\n")[0]
+    return Package("PyPI", fields["Name"], fields["Version"], licence[:80])
+
+
+def render_lock(packages: Iterable[Package]) -> str:
+    """The lock file of an image. Our own wheel is left out, because its version is that of the checkout."""
+    lines = (f"{package.ecosystem} {package.name} {package.version}\n" for package in packages)
+    return "".join(line for line in lines if not line.startswith("PyPI slinky "))
+
+
+def differences(lock: str, packages: Iterable[Package]) -> list[str]:
+    """What differs from a lock file: one line per package, with `-` and `+` as in a diff."""
+    locked, present = set(lock.splitlines()), set(render_lock(packages).splitlines())
+    changes = [f"-{line}" for line in locked - present] + [f"+{line}" for line in present - locked]
+    return sorted(changes, key=lambda line: (line[1:], line[0]))
+
+
+def render_sbom(name: str, contents: ImageContents) -> str:
+    """The packages of an image as SPDX 2.3."""
+    packages = [
+        {
+            "SPDXID": f"SPDXRef-{number}",
+            "name": package.name,
+            "versionInfo": package.version,
+            "downloadLocation": "NOASSERTION",
+            "licenseConcluded": "NOASSERTION",
+            "licenseDeclared": "NOASSERTION",
+            "comment": f"licence: {package.licence}" if package.licence else "",
+            "externalRefs": [
+                {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": package.url()}
+            ],
+        }
+        for number, package in enumerate(contents.packages)
+    ]
+    digest = hashlib.sha256(render_lock(contents.packages).encode()).hexdigest()
+    document = {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": f"slinky/{name}",
+        "documentNamespace": f"https://slinky.invalid/sbom/{name}/{digest}",
+        "creationInfo": {"created": f"{contents.created}T00:00:00Z", "creators": ["Tool: slinky-audit"]},
+        "packages": packages,
+        "relationships": [
+            {
+                "spdxElementId": "SPDXRef-DOCUMENT",
+                "relationshipType": "DESCRIBES",
+                "relatedSpdxElement": package["SPDXID"],
+            }
+            for package in packages
+        ],
+    }
+    return json.dumps(document, indent=1) + "\n"

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an image holds, and how that is compared and recorded."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from slinky.lab.prepare import audit
+from slinky.lab.prepare.packages import ImageContents, Package, differences, read_image, render_lock, render_sbom
+
+STATUS = """Package: libc6
+Status: install ok installed
+Version: 2.42-1+b1
+Description: a library
+ with a second line: and a colon
+
+Package: removed
+Status: deinstall ok config-files
+Version: 1
+"""
+METADATA = "Metadata-Version: 2.1\nName: aiohttp\nVersion: 3.14.5\nLicense-Expression: Apache-2.0 AND MIT\n\nName: no\n"
+
+
+def tar(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def image(folder: Path, *layers: dict[str, bytes]) -> Path:
+    """An OCI archive with these layers."""
+    blobs = {f"layer{number}": tar(files) for number, files in enumerate(layers)}
+    blobs["config"] = json.dumps({"created": "2026-11-17T14:59:35Z"}).encode()
+    listed = [{"digest": f"sha256:{name}"} for name in blobs if name != "config"]
+    blobs["manifest"] = json.dumps({"config": {"digest": "sha256:config"}, "layers": listed}).encode()
+    index = json.dumps({"manifests": [{"digest": "sha256:manifest"}]}).encode()
+    path = folder / "image.tar"
+    path.write_bytes(tar({"index.json": index, **{f"blobs/sha256/{name}": content for name, content in blobs.items()}}))
+    return path
+
+
+def test_the_last_layer_says_what_is_installed(tmp_path: Path) -> None:
+    old = {"var/lib/dpkg/status": STATUS.replace("2.42-1+b1", "2.41").encode()}
+    new = {"./var/lib/dpkg/status": STATUS.encode(), "opt/x/aiohttp-3.14.5.dist-info/METADATA": METADATA.encode()}
+    contents = read_image(image(tmp_path, old, new))
+    assert contents == ImageContents(
+        "2026-11-17",
+        (Package("Debian", "libc6", "2.42-1+b1"), Package("PyPI", "aiohttp", "3.14.5", "Apache-2.0 AND MIT")),
+    )
+
+
+def test_a_rebuild_is_compared_with_the_lock_file() -> None:
+    locked = render_lock([Package("Debian", "a", "1"), Package("Debian", "b", "1"), Package("PyPI", "slinky", "0.1")])
+    assert locked == "Debian a 1\nDebian b 1\n"
+    assert differences(locked, [Package("Debian", "a", "1"), Package("Debian", "b", "1")]) == []
+    present = [Package("Debian", "a", "2"), Package("PyPI", "c", "3")]
+    assert differences(locked, present) == ["-Debian a 1", "+Debian a 2", "-Debian b 1", "+PyPI c 3"]
+
+
+def test_an_sbom_has_every_package_with_its_url() -> None:
+    contents = ImageContents("2026-11-17", (Package("Debian", "libc6", "2.42-1+b1"), Package("PyPI", "Aiohttp", "3")))
+    document = json.loads(render_sbom("slurmctld", contents))
+    urls = [item["externalRefs"][0]["referenceLocator"] for item in document["packages"]]
+    assert urls == ["pkg:deb/debian/libc6@2.42-1%2Bb1", "pkg:pypi/aiohttp@3"]
+    assert document["spdxVersion"] == "SPDX-2.3"
+    assert len(document["relationships"]) == 2
+
+
+def test_every_pinned_requirement_is_audited() -> None:
+    text = (audit.ROOT / "requirements" / "runtime.txt").read_text()
+    packages = audit.read_requirements(text)
+    pinned = [line for line in text.splitlines() if "==" in line and line[0].isalpha()]
+    assert len(packages) == len(pinned)
+    assert {"aiohttp", "msgspec"} <= {package.name for package in packages}
+    assert audit.read_go_modules("require (\n\tk8s.io/api v0.36.0\n\tx/y v1 // indirect\n)\n") == [
+        Package("Go", "k8s.io/api", "0.36.0"),
+        Package("Go", "x/y", "1"),
+    ]
+
+
+def test_advisories_that_cannot_be_reached_are_an_error_of_their_own() -> None:
+    with pytest.raises(OSError, match="refused"):
+        audit.ask_osv([Package("PyPI", "a", "1")], url="http://127.0.0.1:1/")
+
+
+@pytest.mark.parametrize("name", [*audit.PUBLISHED, "slinky"])
+def test_every_published_image_has_a_lock_file(name: str) -> None:
+    lines = (audit.LOCKS / f"{name}.txt").read_text().splitlines()
+    assert lines == sorted(lines)
+    assert any(line.startswith("Debian libc6 ") for line in lines)
