@@ -103,6 +103,9 @@ def test_two_replicas_elect_a_leader_and_survive_a_drain(helm: Helm) -> None:
     assert operator["replicas"] == 2
     assert "--leader-elect" in operator["template"]["spec"]["containers"][0]["args"]
     assert one(objects, "PodDisruptionBudget", "slurm-slurm-operator")["spec"]["minAvailable"] == 1
+    assert "strategy" not in operator
+    alone = helm.render("slurm-operator", {"operator": {"replicas": 1, "leaderElection": False}})
+    assert one(alone, "Deployment", "slurm-slurm-operator")["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_every_path_of_the_webhook_is_registered_and_no_other(helm: Helm) -> None:

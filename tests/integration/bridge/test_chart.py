@@ -150,6 +150,8 @@ def test_two_replicas_have_leader_election_and_disruption_budgets(helm: Helm) ->
     objects = helm.render("slurm-bridge", alone)
     assert not [manifest for manifest in objects if manifest["kind"] == "PodDisruptionBudget"]
     assert not settings_of(objects).leader_elect
+    scheduler = one(objects, "Deployment", "slurm-slurm-bridge-scheduler")
+    assert scheduler["spec"]["strategy"] == {"type": "Recreate"}  # two bridges must not run at once
 
 
 def test_the_example_values_are_valid(helm: Helm) -> None:
