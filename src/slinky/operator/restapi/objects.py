@@ -22,7 +22,6 @@ from slinky.operator.build.pod_parts import (
     JsonObject,
     config_source,
     default_container,
-    key_sources,
     mount,
     pod_run_as,
     projected_volume,
@@ -109,4 +108,5 @@ def _slurmrestd(rest_api: RestApi, controller: Controller, images: Images) -> Js
 
 
 def _sources(controller: Controller) -> list[JsonObject]:
-    return [config_source(controller.config_name, wellknown.SLURM_CONF), *key_sources(controller.spec.slurm_key_ref)]
+    """Return slurm.conf alone: slurmrestd passes on the token of each request and needs no key of the cluster."""
+    return [config_source(controller.config_name, wellknown.SLURM_CONF)]

@@ -26,6 +26,11 @@ def test_slurmrestd_is_restarted_by_a_new_key_or_file() -> None:
     assert len({str(observed(result)) for result in (DaemonHashes(), DaemonHashes("a"), DaemonHashes(config="b"))}) == 3
 
 
+def test_slurmrestd_holds_no_key_of_the_cluster() -> None:
+    pod = rest.deployment(rest_api(), controller(), DaemonHashes(), IMAGES)["spec"]["template"]["spec"]
+    assert [list(source) for volume in pod["volumes"] for source in volume["projected"]["sources"]] == [["configMap"]]
+
+
 def test_slurmrestd_serves_accounting_only_with_an_accounting() -> None:
     def args(parent: Any, **spec: Any) -> Any:
         made = rest.deployment(rest_api(slurmrestd=spec), parent, DaemonHashes(), IMAGES)
