@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.hostile_texts import PIECES
 from tests.unit.operator import samples
 
 from slinky import bounds
@@ -92,15 +93,6 @@ PARSERS = {
     **{f"option {option.name}": Parser(partial(parse_value, option), (ValueError,)) for option in OPTIONS},
 }  # fmt: skip
 
-#: Pieces that parsers are known to fail on, and pieces whose repetition is expensive.
-PIECES = (
-    "²", "٣", "1_000", "+", "-", "9" * 20, "9" * 4301, "1e9999", "NaN", "Infinity", "\x00", "\n", "\r\n", ",", "=",
-    "+=", "a[0-65532]", "a[0-65532],", "a[0-999999999999999999]", "[", "]", "(", ")", "[0-9]", "{", "}", '{"a":', "&",
-    "|", "||", "!", ".a", "'", '"', "eyJaaaaaaaa-", "eyJaaaaaaaa.", "-----BEGIN PRIVATE KEY-----",
-    "NodeName=a[0-65532] ", "IDX:0-", "gres/gpu:", "0-8191,", "0-99999999999", "0x", "f", "1h", "1Ei",
-    "99999-00:00:00", "gpu:a:1(S:0-1),", "cpu=1,", "*a, ", "a: &a [",
-    "HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999999\r\n\r\n", "- topology: x\n  tree: {switches: [",
-)  # fmt: skip
 TEXTS = st.one_of(
     st.lists(st.sampled_from(PIECES), max_size=6).map("".join),
     st.builds(lambda piece, count: (piece * count)[:20_000], st.sampled_from(PIECES), st.integers(1, 3000)),

@@ -20,6 +20,10 @@ LAG = histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0),
 )
 MAX_LAG = gauge("slinky_event_loop_lag_max_seconds", "Longest event loop lag since the process started.")
+MAX_BUSY = gauge(
+    "slinky_event_loop_busy_max_seconds",
+    "Longest part of an event loop lag in which the thread of the loop used the CPU, since the process started.",
+)
 
 
 class Health:
@@ -83,7 +87,9 @@ class LoopLag:
     def _observe(self, lag: float, busy: float) -> None:
         LAG.observe(lag)
         # Only the part of a stall in which this thread ran is caused by the process; the rest is a busy machine.
-        self.worst_busy = max(self.worst_busy, min(lag, busy))
+        if min(lag, busy) > self.worst_busy:
+            self.worst_busy = min(lag, busy)
+            MAX_BUSY.set(self.worst_busy)
         if lag > self.worst:
             self.worst = lag
             MAX_LAG.set(lag)
