@@ -136,7 +136,10 @@ class ControllerSpec(DaemonKeyRefs, frozen=True):
         Container, described("A core/v1 Container; its fields override those of the slurmctld container.")
     ] = {}
     inplace_reconfigure: Annotated[
-        bool, described("Apply configuration changes to the running slurmctld instead of replacing its pod.")
+        bool,
+        described(
+            "Never replace the pod of slurmctld for a changed configuration, not even for settings that need it."
+        ),
     ] = False
     reconfigure: Annotated[
         Container, described("A core/v1 Container; its fields override those of the reconfigure sidecar.")

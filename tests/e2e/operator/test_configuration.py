@@ -14,6 +14,8 @@ from slinky.lab.prepare.images import reference
 
 pytestmark = pytest.mark.lab
 
+#: A setting that a running slurmctld cannot change.
+RESTARTED = f"{EXTRA_CONF}\nCommunicationParameters=keepaliveinterval=9"
 STAGES = ("Adding", "Switching", "Retiring", "Settled")
 
 
@@ -110,27 +112,40 @@ def test_a_configuration_that_ends_the_running_slurmctld_is_rolled_back(site: Op
     until(lambda: any("bogus" in text for text in events(site, "ConfigRolledBack")), "the event")
     until(lambda: condition(site, "Ready").get("status") == "True", "a ready slurmctld")
     assert site.job_state(job) == "RUNNING"
-    edit(site, extraConf=f"{EXTRA_CONF}\nFirstJobId=1000\n")
+    edit(site, extraConf=f"{RESTARTED}\nFirstJobId=1000\n")
     until(lambda: synced(site) not in ("", before), "the next configuration")
+    assert "cannot change CommunicationParameters" in condition(site, "ConfigSynced")["message"]
     assert synced(site) in site.slurm("scontrol", "show", "config")
     assert condition(site, "Degraded")["status"] == "False"
     site.slurm("scancel", job)
 
 
-def test_in_place_an_edited_file_reaches_slurmctld_without_a_new_pod(site: OperatorSite) -> None:
-    edit(site, inplaceReconfigure=True)
-    until(lambda: "reconfigure" in json.dumps(slurmctld(site).get("status", {})), "the sidecar")
-    before = until(lambda: synced(site), "a loaded configuration")
-    uid = slurmctld(site)["metadata"]["uid"]
+def test_settings_that_slurmctld_can_change_reach_it_without_a_restart(site: OperatorSite) -> None:
+    before, uid = synced(site), slurmctld(site)["metadata"]["uid"]
+    job = site.start_job("g-0")
     files = {"cgroup.conf": "CgroupPlugin=disabled\n", "gres.conf": "AutoDetect=off\n"}
     site.kubectl("patch", "cm", "extra", "--type=merge", "-p", json.dumps({"data": files}))
+    edit(site, extraConf=f"{RESTARTED}\nKillWait=77\n")
     until(lambda: site.status("controller", "slurm").get("wantedConfig") != before, "another generation")
     now = until(lambda: synced(site), "the load of the generation")
-    assert now in site.slurm("scontrol", "show", "config")
+    settings = site.slurm("scontrol", "show", "config")
+    assert now in settings
+    assert any(line.split() == ["KillWait", "=", "77", "sec"] for line in settings.splitlines())
+    assert "scontrol reconfigure" in condition(site, "ConfigSynced")["message"]
     assert slurmctld(site)["metadata"]["uid"] == uid
-    assert slurmctld(site)["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert {status["restartCount"] for status in slurmctld(site)["status"]["containerStatuses"]} == {0}
     loaded = site.operator.metrics("slinky_operator_config_generation_loaded{")
     assert list(loaded.values()) == [float(now.partition("-")[0])]
+    # The trial does not load this plugin, so only the running slurmctld fails.
+    edit(site, extraConf=f"{RESTARTED}\nKillWait=77\nJobCompType=jobcomp/bogus\n")
+    until(lambda: condition(site, "Degraded").get("reason") == "RolledBack", "the rollback")
+    until(lambda: site.status("controller", "slurm").get("loadedConfig") == now, "the last good generation")
+    assert "bogus" in condition(site, "ConfigSynced")["message"]
+    until(lambda: condition(site, "Ready").get("status") == "True", "a ready slurmctld")
+    assert site.job_state(job) == "RUNNING"
+    edit(site, extraConf=f"{RESTARTED}\nKillWait=77\n")
+    until(lambda: synced(site) == now, "the same generation")
+    site.slurm("scancel", job)
 
 
 def test_another_slurm_key_reaches_every_daemon_and_no_job_or_worker_notices(site: OperatorSite) -> None:

@@ -78,14 +78,19 @@ def test_arguments(daemon: str) -> None:
 
 
 ENVIRONMENT: dict[str, dict[str, Any]] = {
-    "slurmctld": {},
+    "slurmctld": {"SLINKY_CLUSTER": "ns_slurm"},
     "slurmdbd": {},
-    "slurmrestd": {"SLURM_JWT": "daemon", "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv"},
+    "slurmrestd": {
+        "SLINKY_CLUSTER": "ns_slurm",
+        "SLURM_JWT": "daemon",
+        "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv",
+    },
     "login": {"SACKD_OPTIONS": "--conf-server slurm-controller.ns:6817"},
     "slurmd": {
         "SLINKY_TOPOLOGY": {"fieldRef": {"fieldPath": f"metadata.annotations['{metadata.TOPOLOGY}']"}},
         "POD_CPUS": "0",
         "POD_MEMORY": "0",
+        "SLINKY_CLUSTER": "ns_slurm",
     },
 }
 

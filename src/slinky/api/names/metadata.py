@@ -45,6 +45,9 @@ CONFIG_ERROR = "slinky.slurm.net/config-words"
 CONFIG_IMAGE = "slinky.slurm.net/config-image"
 CONFIG_LAST_GOOD = "slinky.slurm.net/config-last-good"
 CONFIG_SINCE = "slinky.slurm.net/config-since"
+CONFIG_STARTED = "slinky.slurm.net/config-started"
+CONFIG_RELOADED = "slinky.slurm.net/config-reloaded"
+CONFIG_RESTART_KEYS = "slinky.slurm.net/config-restart-keys"
 CONFIG_TRIAL = "slinky.slurm.net/config-trial"
 KEY_STAGE = "slinky.slurm.net/key-stage"
 KEY_STAGE_SINCE = "slinky.slurm.net/key-stage-since"
@@ -119,6 +122,13 @@ ANNOTATIONS = (
     ),
     MetadataName(
         CONFIG_SINCE, "ConfigMap", "operator", "RFC 3339 time at which the generation in the ConfigMap was first used"
+    ),
+    MetadataName(
+        CONFIG_STARTED, "ConfigMap", "operator", "digest of the generation that slurmctld pods have to be started with"
+    ),
+    MetadataName(CONFIG_RELOADED, "ConfigMap", "operator", '"true" if slurmctld loads the generation while it runs'),
+    MetadataName(
+        CONFIG_RESTART_KEYS, "ConfigMap", "operator", "settings for which slurmctld was restarted with the generation"
     ),
     MetadataName(CONFIG_TRIAL, "Controller", "user", '"off" uses configurations without testing them first'),
     MetadataName(KEY_STAGE, "keyring", "operator", "stage of the rotation of a key; Settled if there is no rotation"),

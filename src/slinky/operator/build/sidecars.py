@@ -1,30 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers that run beside a daemon. Their scripts are constants and contain no text from a spec. Pure."""
 
-from slinky.api.names import wellknown
+from slinky.api.names import metadata, wellknown
 from slinky.operator.build.pod_parts import JsonObject, mount
 
 LOG_VOLUME = "slurm-logfile"
+POD_INFO_VOLUME = "podinfo"
+#: Where the reconfigure container finds the annotation with the generation to load.
+POD_INFO = "/etc/podinfo"
 
-# A pipe of an earlier container is kept, because the daemon may have it open. `|| :` continues when `cat` ends.
+# A pipe of an earlier container is kept, because the daemon may have it open. `|| :` continues when the reader ends.
+# Images of others have no slinky-log.
 _TAIL = """
 trap 'exit 0' TERM
 [ -p "$LOGFILE" ] || { rm -f "$LOGFILE"; mkfifo -m 0777 "$LOGFILE"; }
-while :; do cat "$LOGFILE" & wait $! || :; sleep 1 & wait $!; done
+print() { if command -v slinky-log >/dev/null; then exec slinky-log "$DAEMON"; else exec cat; fi; }
+while :; do print <"$LOGFILE" & wait $! || :; sleep 1 & wait $!; done
 """
 
-# The kubelet's own files begin with two dots and are not part of the checksum. `scontrol reconfigure` is repeated until
-# it succeeds.
+# The operator names the generation to load in an annotation of the pod, but no generation that needs a restart, so that
+# the slurmctld that is about to be replaced does not load it. Files and annotation arrive in any order. The kubelet's
+# own files begin with two dots and are not part of the checksum. `scontrol reconfigure` is repeated until it succeeds.
 _RECONFIGURE = """
 trap 'exit 0' TERM
-sum() { find -L "$1" -maxdepth 1 -type f ! -name '..*' -exec sha256sum {} + | sort | sha256sum; }
-seen=$(sum /etc/slurm)
+state() { find -L /etc/slurm -maxdepth 1 -type f ! -name '..*' -exec sha256sum {} + | sort | sha256sum; }
+asked() { cat /etc/podinfo/generation 2>/dev/null; }
+loaded=$(state)
 while :; do
-    sleep 5 & wait $!
-    now=$(sum /etc/slurm)
-    [ "$now" = "$seen" ] && continue
+    sleep 2 & wait $!
+    generation=$(asked)
+    now=$(state)$generation
+    [ "$now" = "$loaded" ] || [ -z "$generation" ] && continue
+    grep -q "slinky_generation=$generation\\b" /etc/slurm/slurm.conf || continue
+    echo "loading generation $generation"
     until scontrol reconfigure; do sleep 2 & wait $!; done
-    seen=$now
+    loaded=$now
 done
 """
 
@@ -44,13 +54,22 @@ def _shell(script: str) -> list[str]:
     return ["/bin/sh", "-c", script.strip()]
 
 
-def logfile(image: str, daemon: str) -> JsonObject:
-    """Return the container that prints a daemon's log file."""
+def log_environment(cluster: str) -> list[JsonObject]:
+    """Return what our images need to know for their log lines."""
+    return [{"name": "SLINKY_CLUSTER", "value": cluster}]
+
+
+def logfile(image: str, daemon: str, cluster: str) -> JsonObject:
+    """Return the container that prints a daemon's log file, as JSON lines unless the spec asks for plain ones."""
     return {
         "name": "logfile",
         "image": image,
         "command": _shell(_TAIL),
-        "env": [{"name": "LOGFILE", "value": f"{wellknown.LOGS}/{daemon}.log"}],
+        "env": [
+            {"name": "LOGFILE", "value": f"{wellknown.LOGS}/{daemon}.log"},
+            {"name": "DAEMON", "value": daemon},
+            *log_environment(cluster),
+        ],
         "restartPolicy": "Always",
         "volumeMounts": [mount(LOG_VOLUME, wellknown.LOGS)],
     }
@@ -72,7 +91,7 @@ def await_accounting(image: str, host: str, port: int, state: JsonObject) -> Jso
 
 
 def reconfigure(image: str, *mounts: JsonObject) -> JsonObject:
-    """Return the container that runs `scontrol reconfigure` when the configuration files change."""
+    """Return the container that runs `scontrol reconfigure` when the files of the named generation have arrived."""
     return {
         "name": "reconfigure",
         "image": image,
@@ -80,3 +99,9 @@ def reconfigure(image: str, *mounts: JsonObject) -> JsonObject:
         "restartPolicy": "Always",
         "volumeMounts": list(mounts),
     }
+
+
+def pod_info_volume() -> JsonObject:
+    """Return the volume with the generation that the pod is to load."""
+    field = {"fieldPath": f"metadata.annotations['{metadata.CONFIG_GENERATION}']"}
+    return {"name": POD_INFO_VOLUME, "downwardAPI": {"items": [{"path": "generation", "fieldRef": field}]}}

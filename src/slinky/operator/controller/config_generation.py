@@ -46,12 +46,19 @@ class Generation(NamedTuple):
 
 
 class GenerationHistory(NamedTuple):
-    """The recorded generations, the id of the one in use and since when, and the id of the last one that was loaded."""
+    """The recorded generations, the id of the one in use and since when, and the id of the last one that was loaded.
+
+    `started` is the digest of the generation that the pods have to be started with (see `reconfiguration`),
+    `reloaded` tells that they load the one in use while they run, and `restart_keys` are settings that prevented it.
+    """
 
     generations: tuple[Generation, ...] = ()
     used: str = ""
     last_loaded: str = ""
     used_since: float = 0.0
+    started: str = ""
+    reloaded: bool = False
+    restart_keys: tuple[str, ...] = ()
 
     def find(self, generation: str) -> Generation | None:
         """Return the generation with this id."""

@@ -145,7 +145,16 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         failure = await self.failures.of_workload(STATEFUL_SETS, workload, pods) or state.trial_failure
         wait = describe_wait(pods)
         current = health(
-            controller, replicas, observed, snapshot, state.decision, state.loaded, failure, inputs.accounting, wait
+            controller,
+            replicas,
+            observed,
+            snapshot,
+            state.decision,
+            state.loaded,
+            failure,
+            inputs.accounting,
+            wait,
+            state.load,
         )
         current = with_accounting(current, inputs.wanted_accounting, inputs.accounting, registration)
         if inputs.rotation:

@@ -31,6 +31,7 @@ from slinky.operator.controller.config_generation import (
 )
 from slinky.operator.controller.objects import ActiveConfig
 from slinky.operator.controller.plan import ControllerInputs, config_digest, config_files, wanted_image
+from slinky.operator.controller.reconfiguration import AT_START, Load, start_generation
 from slinky.operator.framework.children import Child
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.crash_message import Crash, find_crash
@@ -61,6 +62,7 @@ class ConfigState(NamedTuple):
     active: ActiveConfig | None
     loaded: str | None
     trial_failure: Failure | None  # why the trial cannot run now
+    load: Load = AT_START
 
 
 class GenerationStore:
@@ -74,6 +76,8 @@ class GenerationStore:
         context.pods.add_indexes({TRIALS: _controller_of_trial})
         # The generation that was found loaded, and the pods that ran it; slurmctld is asked again if either changes.
         self._confirmed: dict[Key, tuple[object, ...]] = {}
+        # The Controllers whose slurmrestd cannot tell which generation slurmctld runs.
+        self._silent: set[Key] = set()
 
     async def advance(self, controller: Controller, inputs: ControllerInputs) -> ConfigState:
         """Update the states of the generations, record them, and choose the one to run."""
@@ -99,7 +103,8 @@ class GenerationStore:
             await self.context.children.apply(CONFIG_MAPS, objects.generation_config_map(controller, record))
         await self._clean_up(controller, history, decision)
         self._publish_metrics(controller, decision, observation.loaded)
-        return ConfigState(decision, self._active_config(history, decision), observation.loaded, trial_failure)
+        active, load = self._active_config(controller, history, decision)
+        return ConfigState(decision, active, observation.loaded, trial_failure, load)
 
     def history(self, controller: Controller) -> GenerationHistory:
         """Return the recorded generations of a Controller."""
@@ -112,6 +117,9 @@ class GenerationStore:
             used=annotations.get(metadata.CONFIG_GENERATION, ""),
             last_loaded=annotations.get(metadata.CONFIG_LAST_GOOD, ""),
             used_since=unix_seconds(annotations.get(metadata.CONFIG_SINCE, "")),
+            started=annotations.get(metadata.CONFIG_STARTED, ""),
+            reloaded=annotations.get(metadata.CONFIG_RELOADED) == "true",
+            restart_keys=tuple(filter(None, annotations.get(metadata.CONFIG_RESTART_KEYS, "").split(","))),
         )
 
     async def delete_failed_pods(self, controller: Controller, state: ConfigState) -> None:
@@ -124,19 +132,19 @@ class GenerationStore:
         history = self.history(controller)
         for pod in self.pods(controller):
             crash = self._crash(pod)
-            digest = state.decision.used.digest
-            if crash is not None and not self._crashed_with(pod, crash, controller, history, digest):
+            if crash is not None and not self._crashed_with(pod, crash, controller, history):
                 await delete_pod(self.context, pod)
 
     async def refresh_files(self, controller: Controller, state: ConfigState) -> None:
-        """Bring the chosen files to slurmctld pods that read them in place."""
-        if controller.spec.inplace_reconfigure and state.decision.used is not None:
+        """Bring the chosen files to slurmctld pods that load them in place."""
+        if state.load.in_place and state.decision.used is not None:
             for pod in self.pods(controller):
                 await refresh_volumes(self.context, pod, metadata.CONFIG_GENERATION, state.decision.used.id)
 
     def forget(self, key: Key) -> None:
         """Discard what is remembered of a Controller that no longer exists."""
         self._confirmed.pop(key, None)
+        self._silent.discard(key)
         for gauge in (CONFIG_WANTED, CONFIG_LOADED):
             with suppress(KeyError):
                 gauge.remove(*key)
@@ -151,17 +159,30 @@ class GenerationStore:
         image = wanted_image(controller, self.context.images)
         return Generation(number, digest, files, created=self._now(), image=image)
 
-    def _active_config(self, history: GenerationHistory, decision: Decision) -> ActiveConfig | None:
+    def _active_config(
+        self, controller: Controller, history: GenerationHistory, decision: Decision
+    ) -> tuple[ActiveConfig | None, Load]:
         used = decision.used
         if used is None:
-            return None
+            return None, AT_START
+        start = start_generation(history, used, in_place=self._reports(controller))
         since = history.used_since if used.id == history.used and history.used_since else self._now()
         annotations = {
             metadata.CONFIG_GENERATION: used.id,
             metadata.CONFIG_LAST_GOOD: decision.last_loaded,
             metadata.CONFIG_SINCE: format_timestamp(since),
+            metadata.CONFIG_STARTED: start.digest,
+            metadata.CONFIG_RELOADED: str(start.reloaded).lower(),
+            metadata.CONFIG_RESTART_KEYS: ",".join(start.restart_keys),
         }
-        return ActiveConfig(used.data, used.digest, annotations, used.image)
+        in_place = controller.spec.inplace_reconfigure or start.reloaded
+        load = Load(in_place, start.restart_keys, self._now() - since)
+        return ActiveConfig(used.data, start.digest, annotations, used.image), load
+
+    def _reports(self, controller: Controller) -> bool:
+        """Return whether slurmctld can load files while it runs, and report through slurmrestd that it did."""
+        asked = self.clusters.client(controller.key) is not None and controller.key not in self._silent
+        return objects.reloads_files(controller) and asked
 
     def _trial_timeout(self, controller: Controller, history: GenerationHistory) -> float:
         timeout = self.context.settings.trial_seconds
@@ -219,7 +240,9 @@ class GenerationStore:
             return None
         try:
             loaded = await self._reported_generation(controller)
+            self._silent.discard(controller.key)
         except Unsupported:
+            self._silent.add(controller.key)
             loaded = None
         except (SlurmError, TimeoutError):
             return None
@@ -253,17 +276,17 @@ class GenerationStore:
             return None
         for pod in self.pods(controller):
             crash = self._crash(pod) or self._start_failure(pod)
-            if crash is not None and self._crashed_with(pod, crash, controller, history, used.digest):
+            if crash is not None and self._crashed_with(pod, crash, controller, history):
                 return crash
         return None
 
-    def _crashed_with(
-        self, pod: Pod, crash: Crash, controller: Controller, history: GenerationHistory, digest: str
-    ) -> bool:
-        """Return whether a crash happened with the files of this digest."""
-        if controller.spec.inplace_reconfigure:
-            return crash.time >= history.used_since
-        return pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) == digest
+    def _crashed_with(self, pod: Pod, crash: Crash, controller: Controller, history: GenerationHistory) -> bool:
+        """Return whether a crash happened with the generation in use."""
+        in_place = controller.spec.inplace_reconfigure
+        if (in_place or history.reloaded) and crash.time < history.used_since:
+            return False
+        started = history.started or history.used.partition("-")[2]
+        return in_place or pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) == started
 
     def _crash(self, pod: Pod) -> Crash | None:
         working = pod.ready or pod.metadata.deleting or not _restarts(pod)

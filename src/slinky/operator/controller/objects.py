@@ -46,10 +46,13 @@ METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/met
 
 
 class ActiveConfig(NamedTuple):
-    """The configuration that slurmctld is to run: files, their digest, annotations that describe them, the image."""
+    """The configuration that slurmctld is to run: files, annotations that describe them, the image.
+
+    `started` is the digest of the generation that the pods have to be started with.
+    """
 
     data: Mapping[str, str]
-    digest: str = ""
+    started: str = ""
     annotations: Mapping[str, str] = {}
     image: str = ""  # empty means the image of the spec
 
@@ -138,6 +141,11 @@ def stateful_set(
     )
 
 
+def reloads_files(controller: Controller) -> bool:
+    """Return whether slurmctld can load files while it runs; several slurmctld are replaced one after the other."""
+    return controller.spec.inplace_reconfigure or not controller.spec.ha.enabled
+
+
 def service_monitor(controller: Controller) -> JsonObject:
     """Return the ServiceMonitor, from which Prometheus learns what to scrape."""
     monitor = controller.spec.metrics.service_monitor
@@ -165,7 +173,7 @@ def _annotations(controller: Controller, hashes: DaemonHashes) -> dict[str, str]
         metadata.SLURM_KEY_HASH: hashes.slurm_key,
         metadata.JWT_KEY_HASH: hashes.jwt_key,
     }
-    # With in-place reconfiguration a changed file must not replace the pod.
+    # Here no change of a file may replace the pod, whatever it needs.
     if controller.spec.inplace_reconfigure:
         return annotations
     return {**annotations, metadata.SLURM_CONFIG_HASH: hashes.config}
@@ -192,10 +200,11 @@ def _anti_affinity(controller: Controller) -> JsonObject:
 
 def _sidecars(controller: Controller, accounting: Accounting | None, images: Images) -> Iterable[JsonObject]:
     image = controller.spec.slurmctld.get("image") or images.image_for("slurmctld")
-    if controller.spec.inplace_reconfigure:
-        reconfigure = sidecars.reconfigure(image, *_mounts(controller)[:3])
+    if reloads_files(controller):
+        mounts = (*_mounts(controller)[:3], mount(sidecars.POD_INFO_VOLUME, sidecars.POD_INFO, read_only=True))
+        reconfigure = sidecars.reconfigure(image, *mounts)
         yield merge({**reconfigure, "securityContext": RESTRICTED}, controller.spec.reconfigure)
-    logfile = sidecars.logfile(image, "slurmctld")
+    logfile = sidecars.logfile(image, "slurmctld", controller.cluster_name)
     yield merge({**logfile, "securityContext": RESTRICTED}, controller.spec.logfile)
     if accounting is not None:
         waiting = sidecars.await_accounting(image, accounting.host, accounting.port, _state_mount(controller))
@@ -206,6 +215,7 @@ def _slurmctld(controller: Controller, images: Images) -> JsonObject:
     built = {
         "name": "slurmctld",
         "image": images.image_for("slurmctld"),
+        "env": sidecars.log_environment(controller.cluster_name),
         "ports": [{"name": "slurmctld", "containerPort": wellknown.SLURMCTLD_PORT, "protocol": "TCP"}],
         "startupProbe": http_probe("/livez", "slurmctld", **STARTUP),
         "livenessProbe": http_probe("/livez", "slurmctld", **LIVENESS),
@@ -239,6 +249,8 @@ def _volumes(controller: Controller, files: Files) -> list[JsonObject]:
         {"name": "slurm-authsocket", "emptyDir": {}},
         memory_volume(sidecars.LOG_VOLUME),
     ]
+    if reloads_files(controller):
+        volumes.append(sidecars.pod_info_volume())
     persistence = controller.spec.persistence
     if not persistence.enabled:
         volumes.append({"name": wellknown.STATE_VOLUME, "emptyDir": {}})

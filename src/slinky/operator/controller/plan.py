@@ -66,7 +66,7 @@ def plan(controller: Controller, inputs: ControllerInputs, images: Images, confi
         (SERVICES, objects.service(controller)),
     ]
     if config is not None:
-        hashes = DaemonHashes(inputs.slurm_key, digest_value(inputs.jwt_key), config.digest)
+        hashes = DaemonHashes(inputs.slurm_key, digest_value(inputs.jwt_key), config.started)
         accounting = inputs.accounting if _uses(config, inputs.accounting) else None
         running = _with_image(controller, config.image)
         stateful_set = objects.stateful_set(running, accounting, hashes, inputs.files, images)

@@ -7,6 +7,7 @@ from slinky.api.fields.conditions import READY
 from slinky.kube.conditions import is_condition_true
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.controller.config_generation import Decision, GenerationState
+from slinky.operator.controller.reconfiguration import AT_START, LOAD_SECONDS, Load
 from slinky.operator.framework.conditions import ConditionState, ObjectHealth, workload_health
 from slinky.operator.framework.failure_causes import Failure, with_failure
 from slinky.operator.slurm.snapshot import SlurmSnapshot
@@ -33,18 +34,19 @@ def health(
     failure: Failure | None = None,
     accounting: Accounting | None = None,
     wait: str = "",
+    load: Load = AT_START,
 ) -> ObjectHealth:
     """Return the health of a Controller. One ready slurmctld is enough, because a standby is never ready."""
     status = workload or ReplicaStatus()
     updated = int(status.updated_replicas >= controller.replicas)
     result = workload_health(1, status.ready_replicas, updated, observed, wait)
-    result = result._replace(slurm=snapshot.condition(), config=config_condition(decision, loaded))
+    result = result._replace(slurm=snapshot.condition(), config=config_condition(decision, loaded, load))
     if not result.ready.value:
         result = result._replace(ready=_not_ready(result.ready, decision, accounting))
-    return _with_rejection(with_failure(result, failure), decision)
+    return _with_rejection(_with_load(with_failure(result, failure), load), decision)
 
 
-def config_condition(decision: Decision, loaded: str | None) -> ConditionState:
+def config_condition(decision: Decision, loaded: str | None, load: Load = AT_START) -> ConditionState:
     """Return the state of the condition ConfigSynced."""
     wanted, used = decision.wanted, decision.used
     runs = f"slurmctld runs generation {loaded}" if loaded else "the generation that slurmctld runs is not known yet"
@@ -57,10 +59,32 @@ def config_condition(decision: Decision, loaded: str | None) -> ConditionState:
         message = f"slurmctld fails with generation {wanted.id}: {wanted.message}; {back}"
         return ConditionState(False, "RolledBack", message)
     if loaded == wanted.id:
-        return ConditionState(True, "Loaded", runs)
+        return ConditionState(True, "Loaded", f"{runs}, loaded {_describe_load(load)}")
     if loaded is None:
         return ConditionState(None, "NotKnown", f"generation {wanted.id} is written; {runs}")
-    return ConditionState(False, "Rolling", f"generation {wanted.id} is written; {runs}")
+    reason = "Reconfiguring" if load.in_place else "Rolling"
+    return ConditionState(
+        False, reason, f"generation {wanted.id} is written, to be loaded {_describe_load(load)}; {runs}"
+    )
+
+
+def _describe_load(load: Load) -> str:
+    if load.in_place:
+        return "by a running slurmctld (scontrol reconfigure)"
+    keys = ", ".join(load.restart_keys)
+    return f"with a restart, because a running slurmctld cannot change {keys}" if keys else "when slurmctld starts"
+
+
+def _with_load(health: ObjectHealth, load: Load) -> ObjectHealth:
+    """Return the health of a slurmctld that loads files while it runs; no workload shows that progress."""
+    if health.config.reason != "Reconfiguring":
+        return health
+    health = health._replace(progressing=ConditionState(True, "Reconfiguring", health.config.message))
+    if load.seconds < LOAD_SECONDS or health.degraded.value:
+        return health
+    text = f"{health.config.message}; this takes longer than {LOAD_SECONDS:.0f} s"
+    hint = "read the logs of the containers reconfigure and slurmctld, and delete the pod to restart it"
+    return health._replace(degraded=ConditionState(True, "NotLoaded", f"{text}: {hint}"))
 
 
 def _not_ready(ready: ConditionState, decision: Decision, accounting: Accounting | None) -> ConditionState:

@@ -75,7 +75,8 @@ class JwtKeyRotation(KeyRotation[JwtKeyRing]):
             if user.status.loaded_config != generation:
                 return False
             if not user.spec.inplace_reconfigure:
-                pod_annotations[metadata.SLURM_CONFIG_HASH] = generation.partition("-")[2]
+                started = config.metadata.annotations.get(metadata.CONFIG_STARTED)
+                pod_annotations[metadata.SLURM_CONFIG_HASH] = started or generation.partition("-")[2]
         else:
             digest = config.metadata.annotations.get(metadata.SLURMDBD_CONF_HASH, "")
             pod_annotations[metadata.SLURMDBD_CONF_HASH] = digest

@@ -184,7 +184,7 @@ def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
         "subdomain": controller.worker_service_name,
         "dnsConfig": {"searches": [search]},
         "tolerations": [TOLERATION, *([BRIDGE_TOLERATION] if node_set.per_node else [])],
-        "initContainers": [merge(_logfile(node_set, image), node_set.spec.logfile)],
+        "initContainers": [merge(_logfile(node_set, image, controller.cluster_name), node_set.spec.logfile)],
         "containers": [_slurmd(node_set, context)],
         "volumes": [*_volumes(node_set, controller), *_claim_volumes(node_set, slot)],
     }
@@ -200,13 +200,13 @@ def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
     return spec
 
 
-def _logfile(node_set: NodeSet, image: str) -> JsonObject:
+def _logfile(node_set: NodeSet, image: str, cluster: str) -> JsonObject:
     """The container that prints slurmd's log, limited in the resources in which slurmd is limited.
 
     Slurm puts jobs beside slurmd's container, into the cgroup of the pod. The kubelet limits that cgroup only if all
     containers of the pod have a limit. The requests are zero, so that the pod still fits where slurmd fits.
     """
-    container = sidecars.logfile(image, "slurmd")
+    container = sidecars.logfile(image, "slurmd", cluster)
     limits = {name: LOGFILE_LIMITS[name] for name in limited_resources(node_set.spec.slurmd) if name in LOGFILE_LIMITS}
     if not limits:
         return container
@@ -221,7 +221,10 @@ def _slurmd(node_set: NodeSet, context: WorkerContext) -> JsonObject:
         "name": "slurmd",
         "image": context.images.image_for("slurmd"),
         "args": arguments(node_set, context.controller),
-        "env": environment(node_set.spec.slurmd, node_set.spec.template.spec),
+        "env": [
+            *environment(node_set.spec.slurmd, node_set.spec.template.spec),
+            *sidecars.log_environment(context.controller.cluster_name),
+        ],
         "ports": ports,
         "startupProbe": http_probe("/livez", "slurmd", **STARTUP),
         "livenessProbe": http_probe("/livez", "slurmd", **LIVENESS),

@@ -29,6 +29,7 @@ from slinky.operator.build.pod_parts import (
     service_spec,
     tcp_probe,
 )
+from slinky.operator.build.sidecars import log_environment
 from slinky.operator.build.strategic_merge import merge
 
 SLURMRESTD_USER = wellknown.SLURMRESTD_ID
@@ -92,6 +93,7 @@ def _slurmrestd(rest_api: RestApi, controller: Controller, images: Images) -> Js
         # Without slurmdbd every accounting request would fail after a timeout, so that plugin is not loaded.
         "args": [] if controller.spec.accounting_ref else ["-s", "openapi/slurmctld"],
         "env": [
+            *log_environment(controller.cluster_name),
             {"name": "SLURM_JWT", "value": "daemon"},
             {"name": "SLURMRESTD_SECURITY", "value": "disable_unshare_files,disable_unshare_sysv"},
         ],

@@ -8,6 +8,7 @@ a line or a setting.
 from slinky.slurm.conf.cgroup import CgroupConf
 from slinky.slurm.conf.gres import GresConf, GresDevice, GresLine, parse_devices
 from slinky.slurm.conf.node import parse_node_settings
+from slinky.slurm.conf.restart_keys import RESTART_KEYS, changed_restart_keys
 from slinky.slurm.conf.slurm import (
     NodeLine,
     NodeSetLine,
@@ -23,6 +24,7 @@ from slinky.slurm.conf.text import ConfError, Line, Setting, build_line, checked
 from slinky.slurm.conf.topology import Block, Switch, Topology, topology_setting
 
 __all__ = [
+    "RESTART_KEYS",
     "Block",
     "CgroupConf",
     "ConfError",
@@ -40,6 +42,7 @@ __all__ = [
     "Switch",
     "Topology",
     "build_line",
+    "changed_restart_keys",
     "checked_cluster_name",
     "checked_name",
     "find_problems",

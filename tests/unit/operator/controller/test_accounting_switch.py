@@ -75,8 +75,8 @@ def test_the_pod_waits_for_slurmdbd_only_with_files_that_name_it() -> None:
         workload = next(item for resource, item in made if resource is STATEFUL_SETS)
         return [container["name"] for container in workload["spec"]["template"]["spec"]["initContainers"]]
 
-    assert init_containers(READY) == ["logfile", "await-accounting"]
-    assert init_containers(None) == ["logfile"]
+    assert init_containers(READY) == ["reconfigure", "logfile", "await-accounting"]
+    assert init_containers(None) == ["reconfigure", "logfile"]
 
 
 def test_a_postponed_accounting_does_not_block_other_changes() -> None:
