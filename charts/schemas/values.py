@@ -218,6 +218,7 @@ CLUSTER = chart(
     jwtKey=_KEY,
     jwksKeys=closed(enabled=FLAG, configMapRef=KEY_REF),
     clusterName=may("string", maxLength=40),
+    logFormat=choice("json", "plain"),
     configFiles=TEXTS,
     **_SCRIPTS,
     controller=needing(_CONTROLLER, "slurmctld"),

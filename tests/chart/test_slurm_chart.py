@@ -173,6 +173,27 @@ def test_an_image_may_be_text_or_parts(helm: Helm) -> None:
         assert spec["slurmd"]["image"] == spec["logfile"]["image"] == meant
 
 
+def test_log_lines_are_plain_by_choice_in_every_container(helm: Helm) -> None:
+    values = {"accounting": {"enabled": True}, "nodesets": {"a": {"slurmd": {"env": [{"name": "A", "value": "b"}]}}}}
+    plain = {"name": "SLINKY_LOG_FORMAT", "value": "plain"}
+    for chosen, expected in ((None, []), ("json", []), ("plain", [plain])):
+        objects = helm.render("slurm", {**values, "logFormat": chosen} if chosen else values)
+        containers = [
+            one(objects, kind)["spec"][field]
+            for kind, field in (
+                ("Controller", "slurmctld"),
+                ("Controller", "logfile"),
+                ("Accounting", "slurmdbd"),
+                ("RestApi", "slurmrestd"),
+                ("NodeSet", "logfile"),
+            )
+        ]
+        assert [container.get("env", []) for container in containers] == [expected] * 5
+        assert one(objects, "NodeSet")["spec"]["slurmd"]["env"] == [{"name": "A", "value": "b"}, *expected]
+    with pytest.raises(Refused):
+        helm.render("slurm", {**values, "logFormat": "xml"})
+
+
 def test_every_field_of_a_node_set_can_be_reached_from_values(helm: Helm) -> None:
     spec = one(helm.render("slurm", {"nodesets": {"gpu": RICH["nodesets"]["gpu"]}}), "NodeSet")["spec"]
     fields = set(NodeSetSpec.__struct_encode_fields__)

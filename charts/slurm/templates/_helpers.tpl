@@ -63,6 +63,9 @@ metadata:
 {{- $_ := set $built $key $value -}}
 {{- end -}}
 {{- end -}}
+{{- if eq $root.Values.logFormat "plain" -}}
+{{- $_ := set $built "env" (append (default list $built.env) (dict "name" "SLINKY_LOG_FORMAT" "value" "plain")) -}}
+{{- end -}}
 {{- toYaml $built -}}
 {{- end -}}
 

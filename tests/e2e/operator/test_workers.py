@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workers of a NodeSet on real kubelets with a real Slurm: drain, scaling, update, work without the operator."""
 
+import json
+from typing import Any
+
 import pytest
 from tests.e2e.operator.site import OperatorSite, cluster, node_set
 from tests.support.waiting import until
@@ -32,6 +35,42 @@ def test_a_cluster_forms_and_runs_a_job_across_its_nodes(site: OperatorSite) -> 
     for kind, name in OBJECTS:
         for condition in ("Ready", "SlurmReachable"):
             site.kubectl("wait", f"{kind}/{name}", f"--for=condition={condition}", "--timeout=280s")
+
+
+def test_daemons_print_json_lines_that_name_their_cluster_host_and_job(site: OperatorSite) -> None:
+    job = site.start_job("g-0")
+    site.slurm("scancel", job)
+    rest = next(iter(site.pods("slurmrestd")))
+    cluster_name = f"{site.namespace}_slurm"
+    for pod, container, node in (
+        ("slurm-controller-0", "slurmctld", "slurm-controller-0"),
+        ("slurm-controller-0", "logfile", "slurm-controller-0"),
+        ("gpu-0", "slurmd", "g-0"),
+        (rest, "slurmrestd", rest),
+    ):
+        lines = [json.loads(line) for line in site.kubectl("logs", pod, "-c", container).splitlines()]
+        assert lines, f"{container} of {pod} has printed nothing"
+        assert {(line["cluster"], line["node"]) for line in lines} == {(cluster_name, node)}
+        assert all(line["message"] and line["level"] and line["time"].endswith("Z") for line in lines)
+    lines = [json.loads(line) for line in site.kubectl("logs", "slurm-controller-0", "-c", "slurmctld").splitlines()]
+    assert any(line.get("job") == int(job) for line in lines)
+
+
+def test_the_log_filter_keeps_odd_bytes_signals_and_exit_codes_and_never_ends_the_daemon(site: OperatorSite) -> None:
+    def run(script: str) -> list[Any]:
+        wrapped = f"slinky-log demo sh -c '{script}'; echo exit $?"
+        *lines, code = site.exec("gpu-0", "sh", "-c", wrapped).splitlines()
+        return [*(json.loads(line)["message"] for line in lines), code]
+
+    assert run(r'printf "demo: error: a\377\000b\n\nend"; exit 3') == ["a\\xff\x00b", "end", "exit 3"]
+    # A filter that is killed is replaced, and a signal reaches the daemon.
+    killed = 'trap "echo term; exit 4" TERM; pkill -KILL -x -P $PPID slinky-log; echo on; kill $PPID; sleep 9 & wait'
+    assert run(killed) == ["on", "term", "exit 4"]
+    # A process that holds the pipe open does not delay the end.
+    assert run("sleep 60 & echo left; kill -9 $$") == ["left", "exit 137"]
+    many = site.exec("gpu-0", "sh", "-c", "slinky-log demo seq 100000 | tail -n 1")
+    assert json.loads(many)["message"] == "100000"
+    assert site.exec("gpu-0", "sh", "-c", "SLINKY_LOG_FORMAT=plain slinky-log demo echo x") == "x\n"
 
 
 def test_a_converged_system_writes_nothing(site: OperatorSite) -> None:

@@ -10,6 +10,7 @@ from slinky.operator.accounting.plan import AccountingInputs, plan
 from slinky.operator.accounting.status import health
 from slinky.operator.framework import references
 from slinky.operator.framework.context import Context, parents_of
+from slinky.operator.framework.crash_message import plain_output
 from slinky.operator.framework.deletion_order import OrderedReconciler
 from slinky.operator.framework.failure_causes import describe_wait
 from slinky.operator.framework.failures import FailureFinder
@@ -61,7 +62,7 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
             text = await self.context.client.send("GET", PODS.path(pod.key, subresource="log"), query, accept="*/*")
         except ApiError:
             return ""
-        return text.decode(errors="replace")
+        return plain_output(text.decode(errors="replace"))
 
     def dependents(self, accounting: Accounting) -> list[str]:
         """Return the Controllers that refer to the Accounting."""

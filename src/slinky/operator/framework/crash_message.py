@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from slinky.kube.timestamps import unix_seconds
 from slinky.kube.views import ContainerTerminated, Pod
 
@@ -17,6 +19,8 @@ NOISE = ("MailProg", "glob parsing", '"Include" failed', "###", "specified more 
 ERRORS_BEFORE_FATAL = 3
 
 _PREFIX = re.compile(r"^(?:\[[^]]*\] )?(?:\w+: )?(?=error: |fatal: )")
+#: A line of slinky-log, which always ends with the message; the level is missing if the beginning is.
+_JSON_LINE = re.compile(r'(?:"level":"(?P<level>\w+)".*)?"message":(?P<message>"(?:[^"\\]|\\.)*")\}\s*$')
 _UNKNOWN_KEY = re.compile(r"unrecognized key: (\w+)")
 
 
@@ -40,15 +44,34 @@ def find_crash(pod: Pod, container: str) -> Crash | None:
 
 def describe_exit(terminated: ContainerTerminated) -> str:
     """Return what a container printed last, or its exit code if it printed nothing."""
-    output = terminated.message.strip()
+    output = plain_output(terminated.message).strip()
     if text := summarize_output(output) or output.rpartition("\n")[2].strip():
         return text
     return f"exit code {terminated.exit_code}" + (f" ({terminated.reason})" if terminated.reason else "")
 
 
+def plain_output(output: str) -> str:
+    """Return the output of a daemon with its JSON lines as `level: message`.
+
+    The kubelet cuts the beginning of long output, so that the first line may be a part of an object.
+    """
+    return "\n".join(map(_plain_line, output.splitlines()))
+
+
+def _plain_line(line: str) -> str:
+    match = _JSON_LINE.search(line)
+    if match is None:
+        return line
+    try:
+        message = msgspec.json.decode(match["message"], type=str)
+    except msgspec.DecodeError:
+        return line
+    return f"{match['level']}: {message}" if match["level"] not in {None, "info"} else message
+
+
 def summarize_output(output: str) -> str:
     """Return the fatal error in a daemon's output, with the errors just before it."""
-    lines = [_PREFIX.sub("", line.strip()) for line in output.splitlines()]
+    lines = [_PREFIX.sub("", line.strip()) for line in plain_output(output).splitlines()]
     errors = [line for line in lines if line.startswith(("error: ", "fatal: ")) and not any(n in line for n in NOISE)]
     fatal = next((index for index, line in enumerate(errors) if line.startswith("fatal: ")), len(errors) - 1)
     relevant = errors[max(0, fatal - ERRORS_BEFORE_FATAL) : fatal + 1]
