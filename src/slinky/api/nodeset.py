@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus
 from slinky.api.fields.conditions import HEALTH, ScaledStatus
 from slinky.api.fields.drain import Drain
 from slinky.api.fields.refs import KeyRef, LocalRef
@@ -70,10 +71,23 @@ class ClaimRetention(View, frozen=True):
 class NodeSetSpec(View, frozen=True):
     """Desired state of a set of Slurm workers."""
 
+    __rules__ = (
+        rule(
+            "!has(self.autoscaling) || !has(self.scalingMode) || self.scalingMode == 'StatefulSet'",
+            "autoscaling requires scalingMode StatefulSet: DaemonSet mode has one worker on every matching node",
+        ),
+    )
+
     controller_ref: Annotated[
         LocalRef, immutable("controllerRef"), described("Controller of the Slurm cluster to which the workers belong.")
     ]
-    replicas: Annotated[Workers, described("Number of workers; ignored in DaemonSet mode.")] = 1
+    replicas: Annotated[
+        Workers, described("Number of workers; ignored in DaemonSet mode. With autoscaling, the operator sets it.")
+    ] = 1
+    autoscaling: Annotated[
+        Autoscaling | None,
+        described("Lets the operator set replicas to what running and pending jobs need. Only in StatefulSet mode."),
+    ] = None
     scaling_mode: Annotated[
         ScalingMode,
         described("StatefulSet: as many workers as replicas. DaemonSet: one worker on every matching node."),
@@ -149,6 +163,9 @@ class NodeSetStatus(ScaledStatus, frozen=True):
     current_revision: Annotated[str, described("Name of the ControllerRevision that most workers have.")] = ""
     update_revision: Annotated[str, described("Name of the newest ControllerRevision, the target of updates.")] = ""
     collision_count: Annotated[int | None, described("Number of hash collisions between revisions so far.")] = None
+    autoscaling: Annotated[
+        AutoscalingStatus | None, described("What the autoscaler has done, and what it would do next.")
+    ] = None
     ordinal_to_node: Annotated[
         dict[str, str], described("Kubernetes node of each worker by ordinal, if pinToNode is true.")
     ] = {}
@@ -169,6 +186,11 @@ class NodeSet(Object, frozen=True):
     def per_node(self) -> bool:
         """Whether it is in DaemonSet mode: one worker on every matching node."""
         return self.spec.scaling_mode == "DaemonSet"
+
+    @property
+    def autoscaling(self) -> Autoscaling | None:
+        """Its autoscaling policy, if it has one and is in StatefulSet mode."""
+        return None if self.per_node else self.spec.autoscaling
 
     @property
     def slurm_name(self) -> str:

@@ -80,6 +80,19 @@ ROLLOUT_START = gauge(
 TOKEN_EXPIRY = gauge(
     "slinky_operator_token_expiry_timestamp_seconds", "When the credential of a Token expires.", "namespace", "token"
 )
+WORKERS_WANTED = gauge(
+    "slinky_operator_workers_wanted",
+    "Number of workers that the latest decision of the autoscaler asks for.",
+    "namespace",
+    "nodeset",
+)
+AUTOSCALINGS = counter(
+    "slinky_operator_autoscalings_total",
+    "Changes of replicas by the autoscaler.",
+    "namespace",
+    "nodeset",
+    "reason",
+)
 DRAIN_SECONDS = histogram(
     "slinky_operator_drain_seconds",
     "Seconds from the decision to remove a worker to its deletion.",

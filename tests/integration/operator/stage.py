@@ -160,6 +160,7 @@ class SlurmStage(OperatorStage):
         self.most_pods = 0
         self.least_ready = 10**6  # since a test has set it
         self.undrained_deletions: list[str] = []
+        self.shape: dict[str, str | int] = {"CPUs": 2, "RealMemory": 1000, "Feature": "ext"}
 
     # What users do -------------------------------------------------------------------------------------------------
 
@@ -271,8 +272,7 @@ class SlurmStage(OperatorStage):
         try:
             await self.slurm.node(host)
         except SlurmNotFound:
-            shape: dict[str, str | int] = {"CPUs": 2, "RealMemory": 1000, "State": "EXTERNAL", "Feature": "ext"}
-            await self.slurm.create_node(node_conf(host, NodeAddr="127.0.0.1", **shape))
+            await self.slurm.create_node(node_conf(host, NodeAddr="127.0.0.1", State="EXTERNAL", **self.shape))
 
     async def remove_hosts(self) -> None:
         """Delete all hosts of this stage from Slurm."""

@@ -16,6 +16,7 @@ DEGRADED = "Degraded"
 SLURM_REACHABLE = "SlurmReachable"
 CONFIG_SYNCED = "ConfigSynced"
 RESERVATION_CREATED = "ReservationCreated"
+AUTOSCALING_ACTIVE = "AutoscalingActive"
 
 
 class ConditionMeaning(NamedTuple):
@@ -63,6 +64,13 @@ CONDITIONS = (
         "NodeSet",
         "The reservation of a scheduled update exists in Slurm.",
         "Slurm has no reservation for a scheduled update.",
+    ),
+    ConditionMeaning(
+        AUTOSCALING_ACTIVE,
+        "NodeSet",
+        "The operator sets replicas to what running and pending jobs need.",
+        "The operator does not follow the demand; the reason and the message tell why.",
+        "The demand is not known, because Slurm does not respond; the number of workers stays as it is.",
     ),
 )
 MEANINGS = {meaning.type: meaning for meaning in CONDITIONS}

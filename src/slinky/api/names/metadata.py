@@ -27,6 +27,9 @@ POD_DEADLINE = "nodeset.slinky.slurm.net/pod-deadline"
 POD_NODE = "nodeset.slinky.slurm.net/node"
 FORCE_DELETE = "nodeset.slinky.slurm.net/force-delete"
 ROLLBACK_TO = "nodeset.slinky.slurm.net/rollback-to"
+RETRY_GROWTH = "nodeset.slinky.slurm.net/retry-growth"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 REVISION_CONTENTS = "nodeset.slinky.slurm.net/revision-contents"
 NODE_CORDON_REASON = "nodeset.slinky.slurm.net/node-cordon-reason"
 HOSTNAME_OVERRIDE = "nodeset.slinky.slurm.net/hostname-override"
@@ -85,6 +88,24 @@ ANNOTATIONS = (
         "pod, NodeSet",
         "user",
         '"true" deletes a worker that is being removed without waiting for the confirmation of Slurm',
+    ),
+    MetadataName(
+        RETRY_GROWTH,
+        "NodeSet",
+        "user",
+        "any new value lets a NodeSet grow again at once although new workers have not come before",
+    ),
+    MetadataName(
+        DO_NOT_DISRUPT,
+        "worker pod",
+        "operator",
+        '"true" while the worker runs jobs, unless the template sets it: Karpenter does not remove its node',
+    ),
+    MetadataName(
+        SAFE_TO_EVICT,
+        "worker pod",
+        "operator",
+        '"false" while the worker runs jobs, unless the template sets it: Cluster Autoscaler does not remove its node',
     ),
     MetadataName(ROLLBACK_TO, "NodeSet", "user", 'roll back to a kept revision: its number, its name, or "previous"'),
     MetadataName(
@@ -169,7 +190,7 @@ APP_INSTANCE = "app.kubernetes.io/instance"
 APP_COMPONENT = "app.kubernetes.io/component"
 
 #: Annotations with which users control a NodeSet; its children must not inherit them.
-NOT_INHERITED = (FORCE_DELETE, ROLLBACK_TO)
+NOT_INHERITED = (FORCE_DELETE, ROLLBACK_TO, RETRY_GROWTH)
 
 LABELS = (
     MetadataName(ACTIVE, "controller pod", "operator", '"true" on the pod of the active slurmctld'),

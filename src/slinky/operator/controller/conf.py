@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
+from slinky.api.fields.autoscaling import Autoscaling
 from slinky.api.names import wellknown
 from slinky.api.nodeset import NodeSet
 from slinky.operator.build.config_files import Files
@@ -114,11 +115,22 @@ def _auth_alt_parameters(controller: Controller, jwks: bool) -> tuple[str, ...]:
 
 
 def _max_node_count(node_sets: Iterable[NodeSet]) -> int:
-    nodes = sum(max(node_set.spec.replicas, node_set.status.desired) for node_set in node_sets)
+    nodes = sum(map(_most_nodes, node_sets))
     count = MIN_NODE_COUNT
     while count < 2 * nodes:
         count *= 2
     return count
+
+
+def _most_nodes(node_set: NodeSet) -> int:
+    """How many nodes a NodeSet may have; with autoscaling, and while it advertises nodes that it could have."""
+    policy = node_set.autoscaling
+    largest = max(node_set.spec.replicas, node_set.status.desired)
+    return largest if policy is None else max(largest, _window_maximum(policy))
+
+
+def _window_maximum(policy: Autoscaling) -> int:
+    return max(policy.max_replicas, *(window.max_replicas or 0 for window in policy.windows), 0)
 
 
 def _node_set_line(node_set: NodeSet) -> conf.NodeSetLine:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from slinky.api.fields.conditions import (
+    AUTOSCALING_ACTIVE,
     CONFIG_SYNCED,
     DEGRADED,
     MEANINGS,
@@ -41,7 +42,7 @@ NOT_DEGRADED = ConditionState(False, "AsExpected")
 
 
 class ObjectHealth(NamedTuple):
-    """States of an object's conditions. Every kind reports the first five; only a NodeSet reports a reservation."""
+    """States of an object's conditions. Every kind reports the first five; only a NodeSet reports the others."""
 
     ready: ConditionState
     progressing: ConditionState = ConditionState(False, "Settled")
@@ -49,6 +50,7 @@ class ObjectHealth(NamedTuple):
     slurm: ConditionState = ConditionState(None, "NotAsked")
     config: ConditionState = ConditionState(None, "NotWritten")
     reserved: ConditionState | None = None
+    autoscaling: ConditionState | None = None
 
     def states(self) -> Iterable[tuple[str, ConditionState | None]]:
         """Return the types of conditions with their states."""
@@ -59,6 +61,7 @@ class ObjectHealth(NamedTuple):
             (SLURM_REACHABLE, self.slurm),
             (CONFIG_SYNCED, self.config),
             (RESERVATION_CREATED, self.reserved),
+            (AUTOSCALING_ACTIVE, self.autoscaling),
         )
 
 

@@ -27,6 +27,7 @@ from slinky.operator.framework.references import referrers
 from slinky.operator.metrics import WRITES, DrainMetrics, WorkerMetrics
 from slinky.operator.nodeset import objects, status
 from slinky.operator.nodeset.actions import Action, CondemnWorker, ExecutionReport
+from slinky.operator.nodeset.autoscaling.autoscaler import Autoscaler, AutoscalerResult
 from slinky.operator.nodeset.decisions import reservation
 from slinky.operator.nodeset.decisions.reservation import EndReservation
 from slinky.operator.nodeset.executor import Executor
@@ -38,6 +39,7 @@ from slinky.operator.nodeset.revisions.store import RevisionStatus, RevisionStor
 from slinky.operator.nodeset.wait_metrics import count_waits, longest_wait
 from slinky.operator.nodeset.workers import build_worker
 from slinky.operator.slurm.clusters import Clusters
+from slinky.operator.slurm.pending_jobs import PENDING
 from slinky.slurm import Change
 
 log = Log("slinky.operator.nodeset.controller")
@@ -59,6 +61,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         self.clusters = clusters
         self.failures = FailureFinder(context)
         self.executor = Executor(context, clusters)
+        self.autoscaler = Autoscaler(context, clusters)
         self.revisions = RevisionStore(context)
         self.adoption = Adoption(context, self.revisions.cache)
         self.drain_metrics = DrainMetrics()
@@ -94,6 +97,8 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         node_set = await self.revisions.roll_back(node_set, partial(self.record_event, node_set))
         await self._add_finalizers(node_set)
         await self.adoption.adopt(node_set, partial(self.record_event, node_set))
+        scaled = await self._scale(node_set)
+        node_set = scaled.node_set
         await self._apply_shared_objects(node_set, controller)
         hashes = await self._hashes(node_set, controller)
         revisions = await self.revisions.sync(node_set, contents_digest(hashes), self._used_revisions(node_set))
@@ -105,7 +110,11 @@ class NodeSetReconciler(Reconciler[NodeSet]):
             snapshot = self._snapshot(node_set, hashes.revision)
         failed = await self._write_pod_conditions(snapshot)
         await self.revisions.prune(node_set, {hashes.revision, *self._used_revisions(node_set)})
-        return await self._result(snapshot, report, revisions, deferred or failed)
+        return await self._result(snapshot, report, revisions, scaled, deferred or failed)
+
+    async def _scale(self, node_set: NodeSet) -> AutoscalerResult:
+        workers = self._snapshot(node_set, "").workers if node_set.autoscaling else ()
+        return await self.autoscaler.scale(node_set, workers, partial(self.record_event, node_set))
 
     async def _plan(self, node_set: NodeSet, revision: str) -> tuple[NodeSetSnapshot, list[Action], bool]:
         """Plan the next actions; the last value tells whether a condemnation was deferred.
@@ -160,6 +169,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         """Discard the state of a NodeSet that no longer exists, so that a new one of the same name starts afresh."""
         self.drain_metrics.forget(key)
         self.worker_metrics.forget(key)
+        self.autoscaler.forget(key)
         uids = {node_set.metadata.uid for node_set in self.context.node_sets}
         self.executor.keep_only(uids)
         self.revisions.keep_only(uids)
@@ -261,7 +271,12 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         self.clusters.set_waiting(snapshot.node_set.controller_key, key, bool(waits))
 
     async def _result(
-        self, snapshot: NodeSetSnapshot, report: ExecutionReport, revisions: RevisionStatus, unfinished: bool
+        self,
+        snapshot: NodeSetSnapshot,
+        report: ExecutionReport,
+        revisions: RevisionStatus,
+        scaled: AutoscalerResult,
+        unfinished: bool,
     ) -> ReconcileResult:
         condemned = any(worker.condemned for worker in snapshot.workers)
         self._publish_waits(snapshot, report)
@@ -276,11 +291,14 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         self.worker_metrics.publish(snapshot.node_set.key, numbers, snapshot.now.timestamp())
         kept = (worker.pod for worker in snapshot.workers if not worker.condemned)
         failure = status.creation_refusal(report) or await self.failures.of_pods(kept)
-        health = status.health(snapshot, report, numbers, failure)
+        health = status.health(snapshot, report, numbers, failure)._replace(autoscaling=scaled.condition)
         active = condemned or unseen or unfinished or report.limited or report.refusals or not health.ready.value
         active = active or failure is not None
-        object_status = self.with_health(snapshot.node_set, health, **numbers, **revisions.fields())
-        return ReconcileResult(object_status, ACTIVE_INTERVAL if active else SETTLED_INTERVAL)
+        object_status = self.with_health(
+            snapshot.node_set, health, **numbers, **revisions.fields(), autoscaling=scaled.status
+        )
+        interval = ACTIVE_INTERVAL if active else SETTLED_INTERVAL
+        return ReconcileResult(object_status, min(interval, max(scaled.recheck_seconds or interval, MIN_INTERVAL)))
 
     # --- events
 
@@ -304,7 +322,10 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         return (*keys, *(item.key for item in self.context.node_sets if item.per_node and item.key not in keys))
 
     def _slurm_changed(self, cluster: Key, change: Change) -> None:
-        self.enqueue(self._node_sets_of(cluster))
+        keys = self._node_sets_of(cluster)
+        if change.key == PENDING:
+            keys = tuple(key for key in keys if (node_set := self.cache.get(key)) and node_set.autoscaling)
+        self.enqueue(keys)
 
 
 def _is_selective(action: Action) -> TypeGuard[CondemnWorker]:

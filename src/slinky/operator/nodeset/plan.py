@@ -128,7 +128,8 @@ def _candidates(snapshot: NodeSetSnapshot, workers: Sequence[Worker]) -> Iterabl
         yield from ((worker, RemovalCause.NODE) for worker in _misplaced(snapshot, workers))
     else:
         target = scaling.target_replicas(node_set, workers, snapshot.revision)
-        yield from ((worker, RemovalCause.SCALE_IN) for worker in scaling.surplus_workers(workers, target))
+        surplus = scaling.surplus_workers(workers, target, only_unused=_autoscales(node_set))
+        yield from ((worker, RemovalCause.SCALE_IN) for worker in surplus)
         yield from ((worker, RemovalCause.NODE) for worker in _stranded(snapshot, workers))
     # If Slurm reports no host at all, Slurm has lost its state, not the worker its registration.
     if snapshot.slurm.hosts:
@@ -136,6 +137,10 @@ def _candidates(snapshot: NodeSetSnapshot, workers: Sequence[Worker]) -> Iterabl
         yield from ((worker, RemovalCause.UNREGISTERED) for worker in lost)
     outdated = rollout.workers_to_replace(node_set, workers, snapshot.revision)
     yield from ((worker, RemovalCause.UPDATE) for worker in outdated)
+
+
+def _autoscales(node_set: NodeSet) -> bool:
+    return node_set.autoscaling is not None and node_set.autoscaling.mode == "Active"
 
 
 def _misplaced(snapshot: NodeSetSnapshot, workers: Sequence[Worker]) -> Iterable[Worker]:

@@ -144,6 +144,23 @@ class Worker:
         return self.host.state.busy if self.host else None
 
     @cached_property
+    def planned(self) -> bool:
+        """Whether Slurm has planned a job for it, or reserved it."""
+        return self.host is not None and ("PLANNED" in self.host.state or bool(self.host.reservation))
+
+    @cached_property
+    def unused(self) -> bool:
+        """Whether no job runs on it and none is planned, or it has never registered in Slurm."""
+        if self.host is None:
+            return self.absent and not self.ready
+        return self.busy is False and not self.planned
+
+    @cached_property
+    def removable(self) -> bool:
+        """Whether it is in service in Slurm, idle, and not planned for a job: a scale-in may remove it."""
+        return self.active and self.host is not None and self.unused and self.host.state.schedulable
+
+    @cached_property
     def jobs_forgotten(self) -> bool:
         """Whether Slurm no longer has the host although jobs ran there when it last did: they may still run."""
         states = {condition.type for condition in self.pod.status.conditions}

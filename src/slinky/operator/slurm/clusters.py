@@ -15,6 +15,7 @@ from slinky.kube.types import Key
 from slinky.observe import Clock, Log, SystemClock
 from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_ERRORS, SLURM_UP, failure_kind
 from slinky.operator.slurm.job_deadlines import JobDeadlines
+from slinky.operator.slurm.pending_jobs import PENDING, PendingJobs, PendingQueue
 from slinky.operator.slurm.snapshot import FRESH, SlurmSnapshot
 from slinky.slurm import Change, MintedToken, Mirror, ObjectKind, RequestRecord, SlurmClient, SlurmError
 
@@ -36,6 +37,7 @@ class _ClusterConnection:
     client: SlurmClient
     mirror: Mirror
     deadlines: JobDeadlines
+    pending: PendingJobs
     clock: Clock
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     stop_listening: Callable[[], None] = field(default=lambda: None)
@@ -130,6 +132,18 @@ class Clusters:
             (connection.waiting_node_sets.add if waiting else connection.waiting_node_sets.discard)(node_set)
             connection.mirror.read_nodes_eagerly = bool(connection.waiting_node_sets)
 
+    def follow_pending_jobs(self, key: Key, follow: bool) -> None:
+        """Tell whether the pending jobs of a cluster are needed; without that, the mirror reads no job."""
+        if connection := self._connections.get(key):
+            connection.pending.follow(follow)
+
+    def queue(self, key: Key) -> PendingQueue | None:
+        """Return the pending jobs and the partitions of a cluster; None while they are not known."""
+        connection = self._connections.get(key)
+        if connection is None or connection.mirror.fault is not None:
+            return None
+        return connection.pending.snapshot(self._clock.now().timestamp())
+
     def expect_removal(self, key: Key, hosts: tuple[str, ...]) -> None:
         """Announce that this operator removes hosts, so that their absence does not look like lost data."""
         if connection := self._connections.get(key):
@@ -161,17 +175,19 @@ class Clusters:
             return connection.key if connection else secret
 
         client = SlurmClient(url, MintedToken(current_key, USER), observe=partial(_count_request, key))
-        mirror = Mirror(client, all_jobs=False)
+        mirror = Mirror(client, all_jobs=False, exact_resources=False)
         deadlines = JobDeadlines(
             client, mirror.nodes, lambda: self._notify(key, Change(ObjectKind.JOB, "", None, None))
         )
-        connection = _ClusterConnection(url, secret, client, mirror, deadlines, self._clock)
+        pending = PendingJobs(mirror, lambda: self._notify(key, Change(ObjectKind.JOB, PENDING, None, None)))
+        connection = _ClusterConnection(url, secret, client, mirror, deadlines, pending, self._clock)
         self._connections[key] = connection
         connection.stop_listening = mirror.listen(lambda change: self._on_change(key, change))
         if self._task_group is not None:
             connection.tasks = [
                 self._task_group.create_task(mirror.run(), name=f"mirror-{key}"),
                 self._task_group.create_task(deadlines.run(), name=f"deadlines-{key}"),
+                self._task_group.create_task(pending.run(), name=f"pending-{key}"),
             ]
         SLURM_UP.labels(*key).set_function(lambda: 1.0 if mirror.nodes.synced and mirror.fault is None else 0.0)
         SLURM_AGE.labels(*key).set_function(lambda: mirror.nodes.age)
@@ -180,6 +196,7 @@ class Clusters:
         connection = self._connections.get(key)
         if connection is not None:
             connection.observe(change)
+            connection.pending.observe(change)
         if change.kind not in {ObjectKind.NODE, ObjectKind.MIRROR, ObjectKind.RESERVATION}:
             return
         if connection is not None and change.kind is not ObjectKind.RESERVATION:

@@ -97,7 +97,8 @@ class JobTracker:
         # A job that was just submitted is in no list yet, so only `lookup` reports absence, not the table.
         self.table: ObservedTable[JobRecord] = ObservedTable(clock, complete=False)
         self._client = client
-        self._all_jobs = all_jobs
+        #: Whether the table has every job, or only tracked ones.
+        self.all_jobs = all_jobs
         self._exact_resources = exact_resources
         self._pending_interval = pending_interval
         self._clock = clock
@@ -123,8 +124,15 @@ class JobTracker:
     def forget(self, job_id: str) -> None:
         """Stop tracking this job."""
         self._tracked.pop(job_id, None)
-        if not self._all_jobs:
+        if not self.all_jobs:
             self.table.drop(job_id)
+
+    def follow_all_jobs(self, follow: bool) -> None:
+        """Keep the state of every job from now on, or only of tracked jobs."""
+        self.all_jobs = follow
+        if not follow:
+            for key in [key for key in self.table if key not in self._tracked]:
+                self.table.drop(key)
 
     def lookup(self, job_id: str, sluid: str = "", within: float = FRESH_SECONDS) -> JobLookup:
         """What is known of a job; see `Mirror.lookup_job`."""
@@ -193,7 +201,7 @@ class JobTracker:
 
     async def _read(self) -> bool:
         began = self._clock()
-        if self._all_jobs:
+        if self.all_jobs:
             states = job_record.states_by_key(await self._client.job_states(), self._tracked)
             keys: Collection[str] = {*self.table, *self._tracked}
         else:

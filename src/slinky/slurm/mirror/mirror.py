@@ -160,6 +160,11 @@ class Mirror:
         self._tracker.track(str(job_id), sluid)
         self.request_refresh()
 
+    def follow_all_jobs(self, follow: bool) -> None:
+        """Keep the state of every job from now on, or only of tracked jobs; see `all_jobs` of the constructor."""
+        self._tracker.follow_all_jobs(follow)
+        self.request_refresh()
+
     async def read_job(self, job_id: int | str, *, exact_resources: bool = True) -> None:
         """Track a job that was just created and read it now.
 

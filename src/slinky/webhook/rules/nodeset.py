@@ -2,6 +2,7 @@
 """Rules for NodeSets."""
 
 from collections.abc import Iterator
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from slinky.api import NodeSet
 from slinky.webhook.evaluate import AdmissionChange, Rules
@@ -30,9 +31,30 @@ def host_names_are_valid(change: NodeSetChange) -> Iterator[str]:
     name, purpose = (
         (new.slurm_name, "a partition")
         if new.per_node
-        else (new.hostname(max(new.spec.replicas - 1, 0)), "a host name with its ordinal")
+        else (new.hostname(max(_most_workers(new) - 1, 0)), "a host name with its ordinal")
     )
     yield from text_checks.valid_name(_name_field(new), name, text_checks.LABEL, purpose)
+
+
+def _most_workers(node_set: NodeSet) -> int:
+    policy = node_set.autoscaling
+    windows = [window.max_replicas or 0 for window in policy.windows] if policy else []
+    return max(node_set.spec.replicas, policy.max_replicas if policy else 0, *windows)
+
+
+def time_zone_is_known(change: NodeSetChange) -> Iterator[str]:
+    """`autoscaling.timeZone` is the name of a time zone."""
+    policy = change.new.autoscaling
+    if policy is not None and not _is_time_zone(policy.time_zone):
+        yield f"spec.autoscaling.timeZone: {policy.time_zone!r} is not a time zone such as UTC or Europe/Zurich"
+
+
+def _is_time_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return name == "UTC"
+    return True
 
 
 def host_names_are_unique(change: NodeSetChange) -> Iterator[str]:
@@ -161,6 +183,7 @@ RULES = Rules(
         reservation_flags_are_words,
         claim_templates_are_immutable,
         claim_templates_are_named,
+        time_zone_is_known,
     ),
     warn=(partition_has_all_nodes, fields_are_unused),
 )

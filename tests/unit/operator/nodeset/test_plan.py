@@ -131,7 +131,9 @@ def test_a_persons_cordon_survives_our_own_passes() -> None:
 
 def test_a_wait_needs_no_action_on_later_passes() -> None:
     """Requests and events come from actions, so a wait without an action causes neither."""
-    condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}", labels={metadata.POD_PROTECT: "true"})
+    busy_annotations: dict[str, Any] = {"do_not_disrupt": "true", "safe_to_evict": "false"}
+    labels = {metadata.POD_PROTECT: "true"}
+    condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}", labels=labels, **busy_annotations)
     comment = settled("gpu-0", "node1").comment
     busy = host("gpu-0", "MIXED+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 is scaled in", comment=comment)
     assert plan(node_set_snapshot(node_set(replicas=0), [condemned], trusted_snapshot(busy))) == []

@@ -65,10 +65,23 @@ def pod_updates(node_set: NodeSet, worker: Worker) -> Iterable[AnnotateWorker]:
         annotations[metadata.TOPOLOGY] = node_topology(worker.node.metadata.annotations) or None
     if worker.busy is False or (worker.busy and worker.jobs_end is not None):
         annotations[metadata.POD_DEADLINE] = worker.deadline or None
+    annotations |= _disruption(node_set, worker)
     new_labels = {key: value for key, value in labels.items() if worker.meta.labels.get(key) != value}
     new_annotations = {key: value for key, value in annotations.items() if worker.meta.annotations.get(key) != value}
     if new_labels or new_annotations:
         yield AnnotateWorker(worker, new_labels, new_annotations)
+
+
+#: Annotations with which node autoscalers leave the node of a pod alone.
+_KEEPS_NODE = {metadata.DO_NOT_DISRUPT: "true", metadata.SAFE_TO_EVICT: "false"}
+
+
+def _disruption(node_set: NodeSet, worker: Worker) -> dict[str, str | None]:
+    """Annotations that keep the node of a busy worker; what the template of the NodeSet sets is left alone."""
+    if worker.busy is None or not node_set.spec.workload_disruption_protection:
+        return {}
+    template = node_set.spec.template.metadata.annotations
+    return {key: value if worker.busy else None for key, value in _KEEPS_NODE.items() if key not in template}
 
 
 def _protection(node_set: NodeSet, worker: Worker) -> dict[str, str | None]:

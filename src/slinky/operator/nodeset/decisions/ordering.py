@@ -2,7 +2,8 @@
 """Which workers are removed first: those whose removal disturbs least. Pure.
 
 The first difference decides: not scheduled, not running, not ready and without a job, a lower deletion cost, known to
-be idle, an earlier end of its jobs, cordoned, a higher ordinal, ready more recently, created more recently.
+be idle, not planned for a job by Slurm, an earlier end of its jobs, cordoned, a higher ordinal, ready more recently,
+created more recently.
 """
 
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ def removal_rank(worker: Worker) -> tuple[object, ...]:
         worker.ready or worker.busy is True,  # Slurm starts jobs on a new worker before the kubelet reports it ready
         _deletion_cost(worker),
         worker.busy is not False,
+        worker.planned,
         worker.deadline,
         not worker.cordoned,
         -(worker.ordinal if worker.ordinal is not None else -1),

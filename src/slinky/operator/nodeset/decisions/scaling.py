@@ -43,16 +43,22 @@ def is_scaled_in(worker: Worker) -> bool:
     return worker.condemned is not None and worker.condemned.cause == RemovalCause.SCALE_IN
 
 
-def surplus_workers(workers: Sequence[Worker], target: int) -> list[Worker]:
-    """Workers beyond the target: first those that are condemned anyway, then those whose removal disturbs least."""
-    counted = [
-        worker
-        for worker in workers
-        if not worker.terminating and not (worker.condemned and worker.condemned.cause in _NOT_REPLACED)
-    ]
+def is_replaced(worker: Worker) -> bool:
+    """Whether it counts as a replica: it stays, or another worker will take its place."""
+    return not (worker.condemned and worker.condemned.cause in _NOT_REPLACED)
+
+
+def surplus_workers(workers: Sequence[Worker], target: int, *, only_unused: bool = False) -> list[Worker]:
+    """Workers beyond the target: first those that are condemned anyway, then those whose removal disturbs least.
+
+    With `only_unused`, workers that run a job or that Slurm has planned for one stay, even if that is too many.
+    """
+    counted = [worker for worker in workers if not worker.terminating and is_replaced(worker)]
     excess = len(counted) - target
     if excess <= 0:
         return []
     ordered = removal_order(counted)
     ordered.sort(key=lambda worker: worker.condemned is None)
+    if only_unused:
+        ordered = [worker for worker in ordered if worker.condemned or worker.unused]
     return ordered[:excess]

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides how many workers a NodeSet should have, and says why. Pure.
+
+The first rule that applies decides:
+
+1. Another autoscaler writes replicas: stop.
+2. Slurm is unknown: keep the number (only the minimum is still provided).
+3. Workers did not come in time: give them back, and wait before the next attempt.
+4. Pending jobs need workers, the warm pool lacks idle ones, or the minimum is not reached: grow.
+5. Workers beyond the maximum, or idle for long enough and not needed by pending jobs: shrink by idle workers only.
+6. Otherwise keep the number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import NamedTuple
+
+from msgspec import structs
+
+from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus, LearnedWorker, ScalingDecisionRecord
+from slinky.kube.timestamps import format_timestamp, seconds_since, unix_seconds
+from slinky.operator.nodeset.autoscaling.policy import (
+    ScalingLimits,
+    budget_used_up,
+    current_limits,
+    duration,
+    next_day_seconds,
+    time_zone,
+    used_seconds,
+)
+
+#: Changes that the status keeps.
+MAX_RECORDS = 20
+#: Seconds until the next attempt after workers have not come; doubled with every failure up to the maximum.
+RETRY_SECONDS, MAX_RETRY_SECONDS = 60.0, 3600.0
+#: Impossible jobs that the status names.
+MAX_IMPOSSIBLE = 5
+
+
+class ScalingReason(Enum):
+    """Why a decision is as it is."""
+
+    PENDING_JOBS = "PendingJobs"
+    WARM_POOL = "WarmPool"
+    MINIMUM = "Minimum"
+    MAXIMUM = "Maximum"
+    IDLE = "IdleWorkers"
+    STEADY = "Steady"
+    COOLING_DOWN = "CoolingDown"
+    BUDGET_USED_UP = "BudgetUsedUp"
+    CAPACITY_MISSING = "CapacityMissing"
+    RETRY_LATER = "RetryLater"
+    SLURM_UNKNOWN = "SlurmUnknown"
+    TWO_WRITERS = "TwoWriters"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCounts:
+    """The workers of a NodeSet that is to have `replicas` of them.
+
+    `starting` have not registered in Slurm yet, `overdue` of them for too long. `idle_seconds` has an entry for each
+    worker that no job uses and for which no job is planned. `refusal` says in the words of Kubernetes why workers do
+    not come.
+    """
+
+    replicas: int
+    starting: int = 0
+    overdue: int = 0
+    idle_seconds: tuple[float, ...] = ()
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDemand:
+    """What pending jobs need of a NodeSet: new workers, and workers that are idle or starting; `job` is the first."""
+
+    new_workers: int = 0
+    claimed: int = 0
+    job: int = 0
+    impossible: tuple[str, ...] = ()
+
+
+class ScalingDecision(NamedTuple):
+    """How many workers there should be, why, and after how many seconds to decide again without an event."""
+
+    replicas: int
+    reason: ScalingReason
+    message: str
+    recheck_seconds: float | None = None
+
+
+def decide(
+    policy: Autoscaling,
+    workers: WorkerCounts,
+    demand: PoolDemand | None,
+    status: AutoscalingStatus,
+    now: datetime,
+    *,
+    other_writer: str = "",
+) -> ScalingDecision:
+    """Decide how many workers there should be; `demand` is None while Slurm is unknown."""
+    replicas, limits = workers.replicas, current_limits(policy, now)
+    if other_writer:
+        text = f"{other_writer} also sets replicas of this NodeSet; remove one of the two autoscalers"
+        return ScalingDecision(replicas, ScalingReason.TWO_WRITERS, text)
+    if demand is None:
+        text = "the demand is not known, because Slurm does not respond; the number of workers stays as it is"
+        return ScalingDecision(max(replicas, limits.min_replicas), ScalingReason.SLURM_UNKNOWN, text)
+    situation = _Situation(policy, workers, demand, status, limits, now)
+    if workers.overdue:
+        return _give_back(situation)
+    return _growth(situation) or _shrinkage(situation)
+
+
+class _Situation(NamedTuple):
+    """What a decision about growing or shrinking depends on."""
+
+    policy: Autoscaling
+    workers: WorkerCounts
+    demand: PoolDemand
+    status: AutoscalingStatus
+    limits: ScalingLimits
+    now: datetime
+
+    def keep(self, reason: ScalingReason, text: str, recheck: float | None = None) -> ScalingDecision:
+        return ScalingDecision(self.workers.replicas, reason, text, recheck)
+
+    def left(self, cooldown: str, changed: str) -> float:
+        """Seconds that are left of a cool-down; a change in the future does not count, because the clock was set."""
+        age = seconds_since(changed, self.now) if changed else None
+        return duration(cooldown) - age if age is not None and age >= 0 else 0.0
+
+
+# --- growing
+
+
+def _give_back(situation: _Situation) -> ScalingDecision:
+    """Give back workers that did not register in time; the minimum stays requested."""
+    workers = situation.workers
+    replicas = max(workers.replicas - workers.overdue, min(situation.limits.min_replicas, workers.replicas))
+    cause = workers.refusal or "the cause is not known; see the events of the pods"
+    text = f"{workers.overdue} workers have not come within {situation.policy.scale_out.ready_within}: {cause}"
+    return ScalingDecision(replicas, ScalingReason.CAPACITY_MISSING, text)
+
+
+def _growth(situation: _Situation) -> ScalingDecision | None:
+    policy, workers, demand, limits = situation.policy, situation.workers, situation.demand, situation.limits
+    replicas = workers.replicas
+    spare = max(0, len(workers.idle_seconds) + workers.starting - demand.claimed)
+    warm = max(0, limits.warm_pool - spare)
+    wanted = max(replicas + demand.new_workers + warm, limits.min_replicas)
+    target = min(_rounded(wanted, policy.block_size), limits.max_replicas)
+    target -= target % policy.block_size if target > limits.min_replicas else 0
+    if target <= replicas:
+        return None
+    if replicas < limits.min_replicas:
+        return ScalingDecision(target, ScalingReason.MINIMUM, f"the minimum is {limits.min_replicas} workers")
+    reason, text = _growth_reason(demand, warm)
+    if delay := _delay(situation, text):
+        return delay
+    step = policy.scale_out.max_step
+    if step and target - replicas > step:
+        return ScalingDecision(replicas + step, reason, f"{text}, at most {step} at once", 1.0)
+    return ScalingDecision(target, reason, text)
+
+
+def _growth_reason(demand: PoolDemand, warm: int) -> tuple[ScalingReason, str]:
+    if demand.new_workers:
+        job = f", first of all job {demand.job}" if demand.job else ""
+        return ScalingReason.PENDING_JOBS, f"pending jobs need {demand.new_workers} more workers{job}"
+    return ScalingReason.WARM_POOL, f"the warm pool lacks {warm} idle workers"
+
+
+def _delay(situation: _Situation, text: str) -> ScalingDecision | None:
+    """Why the NodeSet must not grow yet; None if it may."""
+    policy, status, now = situation.policy, situation.status, situation.now
+    if 0 < (wait := unix_seconds(status.retry_time) - now.timestamp()) <= MAX_RETRY_SECONDS:
+        text = f"new workers have not come {status.failures} times in a row; the next attempt is at {status.retry_time}"
+        return situation.keep(ScalingReason.RETRY_LATER, text, wait)
+    if budget_used_up(policy, status, situation.workers.replicas, now):
+        text = f"the budget of {policy.worker_hours_per_day} worker hours per day is used up"
+        return situation.keep(ScalingReason.BUDGET_USED_UP, text, next_day_seconds(time_zone(policy.time_zone), now))
+    if (wait := situation.left(policy.scale_out.cooldown, status.last_scale_out_time)) > 0:
+        text = f"{text}; the NodeSet grows again {policy.scale_out.cooldown} after its last increase"
+        return situation.keep(ScalingReason.COOLING_DOWN, text, wait)
+    return None
+
+
+# --- shrinking
+
+
+def _shrinkage(situation: _Situation) -> ScalingDecision:
+    policy, workers, demand, limits = situation.policy, situation.workers, situation.demand, situation.limits
+    replicas, scale_in = workers.replicas, policy.scale_in
+    excess = max(0, replicas - limits.max_replicas)
+    spare = max(0, len(workers.idle_seconds) - demand.claimed - (0 if excess else limits.warm_pool))
+    long_idle = sum(age >= duration(scale_in.idle_for) for age in workers.idle_seconds)
+    removable = min(spare, excess or long_idle, max(0, replicas - limits.min_replicas))
+    if scale_in.max_step:
+        removable = min(removable, scale_in.max_step)
+    target = _rounded(replicas - removable, policy.block_size)
+    if target >= replicas or (demand.new_workers and not excess):
+        return _steady(situation, spare)
+    changes = (situation.status.last_scale_in_time, situation.status.last_scale_out_time)
+    if (wait := max(situation.left(scale_in.cooldown, changed) for changed in changes)) > 0:
+        text = f"workers are idle; the NodeSet shrinks {scale_in.cooldown} after its last change at the earliest"
+        return situation.keep(ScalingReason.COOLING_DOWN, text, wait)
+    if excess:
+        return ScalingDecision(target, ScalingReason.MAXIMUM, f"the maximum is {limits.max_replicas} workers", 1.0)
+    text = f"{replicas - target} workers have been idle for {scale_in.idle_for}, and no pending job needs them"
+    return ScalingDecision(target, ScalingReason.IDLE, text, 1.0)
+
+
+def _steady(situation: _Situation, spare: int) -> ScalingDecision:
+    """Keep the number; decide again when the next worker has been idle for long enough."""
+    idle_for = duration(situation.policy.scale_in.idle_for)
+    ages = [age for age in situation.workers.idle_seconds if age < idle_for]
+    recheck = idle_for - max(ages) if ages and spare else None
+    if situation.demand.new_workers:
+        text = "pending jobs need more workers than the maximum or a whole block allows"
+        return situation.keep(ScalingReason.MAXIMUM, text, recheck)
+    claimed = situation.demand.claimed
+    text = "pending jobs fit on the workers that there are" if claimed else "no pending job needs another worker"
+    return situation.keep(ScalingReason.STEADY, text, recheck)
+
+
+def _rounded(workers: int, block: int) -> int:
+    return -(-workers // block) * block
+
+
+# --- the status
+
+
+def next_status(
+    policy: Autoscaling,
+    status: AutoscalingStatus,
+    workers: WorkerCounts,
+    decision: ScalingDecision,
+    now: datetime,
+    *,
+    impossible: Sequence[str] = (),
+    learned: LearnedWorker | None = None,
+) -> AutoscalingStatus:
+    """The status after a decision; a change is recorded only if the policy lets the operator write it."""
+    before, after, timestamp = workers.replicas, decision.replicas, format_timestamp(now)
+    changed = policy.mode == "Active" and before != after
+    fields: dict[str, object] = {
+        "next_replicas": after,
+        "reason": decision.reason.value,
+        "message": decision.message,
+        "impossible_jobs": tuple(impossible[:MAX_IMPOSSIBLE]),
+        "worker": learned or status.worker,
+    }
+    if policy.mode != "Active":
+        fields["replicas"] = None
+    elif decision.reason is not ScalingReason.TWO_WRITERS:
+        fields["replicas"] = after
+    if changed:
+        zone = time_zone(policy.time_zone)
+        record = ScalingDecisionRecord(timestamp, before, after, decision.reason.value, decision.message)
+        fields |= {
+            "decisions": (record, *status.decisions)[:MAX_RECORDS],
+            "last_scale_out_time" if after > before else "last_scale_in_time": timestamp,
+            "used_day": now.astimezone(zone).date().isoformat(),
+            "used_seconds": int(used_seconds(status, before, zone, now)),
+            "used_since": timestamp,
+        }
+    if decision.reason is ScalingReason.CAPACITY_MISSING and changed:
+        wait = min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** min(status.failures, 16))
+        fields |= {"failures": status.failures + 1, "retry_time": format_timestamp(now + timedelta(seconds=wait))}
+    elif status.failures and not workers.starting and status.last_scale_out_time > status.last_scale_in_time:
+        fields |= {"failures": 0, "retry_time": ""}  # what was requested last has come
+    return _replace(status, fields)
+
+
+def with_retry(status: AutoscalingStatus, request: str) -> AutoscalingStatus:
+    """The status with earlier failures forgotten, if a user has asked for that by a new value of the annotation."""
+    if request == status.retry_request:
+        return status
+    return _replace(status, {"failures": 0, "retry_time": "", "retry_request": request})
+
+
+def _replace(status: AutoscalingStatus, fields: dict[str, object]) -> AutoscalingStatus:
+    return structs.replace(status, **fields)
