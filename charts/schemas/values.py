@@ -86,6 +86,7 @@ _WEBHOOK = closed(
     podsBinding=FLAG,
     timeoutSeconds=may("integer", minimum=1, maximum=30),
     serverPort=may("integer", minimum=1, maximum=65535),
+    externalMetrics=closed(enabled=FLAG, port=may("integer", minimum=1, maximum=65535)),
     failurePolicy=FAILURE,
     matchPolicy=MATCH,
     validating=closed(failurePolicy=FAILURE, matchConditions=ANY_LIST, matchPolicy=MATCH, namespaceSelector=ANY_MAP),

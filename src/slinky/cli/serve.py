@@ -89,6 +89,12 @@ def webhook(
         "slurm-operator-webhook-ca"  # noqa: S107 - a name
     ),
     certificates: Certificates = None,
+    external_metrics_port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65535, help="Serve external metrics of NodeSets to autoscalers on this port; 0 disables it."
+        ),
+    ] = 0,
 ) -> None:
     """Validate and default the operator's kinds when they are created or changed."""
     address = _address(server_addr, "--server-addr")
@@ -100,6 +106,7 @@ def webhook(
         certificates=certificates,
         host=address[0],
         port=address[1],
+        external_metrics_port=external_metrics_port,
     )
     servers = (health_addr, metrics_addr)
     _serve(lambda health: webhook_server.main(settings, health), log_level, *servers, secure=metrics_secure)

@@ -153,7 +153,13 @@ class WebhookCertificates:
                 await self._client.patch_json(resource, configuration.key, patch)
 
     def _write_files(self, bundle: CertificateBundle) -> None:
-        for path, text in ((self.private_key, bundle.serving.key), (self.certificate, bundle.serving.certificate)):
+        authority = self._folder / CA_CERTIFICATE
+        files = (
+            (self.private_key, bundle.serving.key),
+            (self.certificate, bundle.serving.certificate),
+            (authority, bundle.ca_bundle),
+        )
+        for path, text in files:
             if not path.exists() or path.read_text() != text:
                 new_file = path.with_suffix(".new")
                 new_file.touch(mode=0o600)

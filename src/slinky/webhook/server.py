@@ -14,6 +14,7 @@ from slinky.kube.admission import Handler, application, serve
 from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE_KEY, WebhookCertificates, service_dns_names
 from slinky.observe import Health, Log
 from slinky.webhook.application import handlers
+from slinky.webhook.external_metrics import serving_external_metrics
 
 log = Log("slinky.webhook.server")
 
@@ -37,6 +38,8 @@ class WebhookSettings:
     host: str = "0.0.0.0"  # noqa: S104 -- the API server comes from outside the pod
     port: int = WEBHOOK_PORT
     check_interval: float = 60.0
+    external_metrics_port: int = 0
+    """Port of the external metrics of NodeSets; 0: they are not served."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,4 +81,11 @@ async def serving(
         pair = folder / CERTIFICATE, folder / PRIVATE_KEY
         port = await stack.enter_async_context(serve(app, *pair, host=settings.host, port=settings.port))
         listening = True
+        if settings.external_metrics_port:
+            service = Key(settings.namespace, settings.service)
+            await stack.enter_async_context(
+                serving_external_metrics(
+                    client, folder, service, host=settings.host, port=settings.external_metrics_port
+                )
+            )
         yield port
