@@ -33,6 +33,9 @@ SLURMRESTD = DaemonRole("slurmrestd", "restapi")
 SLURMD = DaemonRole("slurmd", "worker")
 LOGIN = DaemonRole("login", "login")
 
+#: A temporary slurmctld that tries a configuration.
+SLURMCTLD_TRIAL = DaemonRole("slurmctld-trial", SLURMCTLD.component)
+
 ROLES = (SLURMCTLD, SLURMDBD, SLURMRESTD, SLURMD, LOGIN)
 
 

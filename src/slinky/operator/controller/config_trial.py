@@ -10,7 +10,7 @@ from typing import Any
 
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import metadata, wellknown
-from slinky.api.names.child_names import SLURMCTLD, DaemonRole
+from slinky.api.names.child_names import SLURMCTLD_TRIAL
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, Unstructured
 from slinky.operator.build.child_metadata import child_manifest
@@ -29,7 +29,6 @@ from slinky.operator.build.strategic_merge import check_types
 from slinky.operator.controller.config_generation import Generation, GenerationState
 from slinky.operator.framework.crash_message import summarize_output, with_location
 
-TRIAL = DaemonRole("slurmctld-trial", SLURMCTLD.component)
 #: Seconds that slurmctld may take to start.
 START_TIMEOUT = 60
 #: Seconds that the pod may take once it is scheduled.
@@ -113,7 +112,9 @@ def pod(controller: Controller, generation: Generation, config_name: str, files:
             *volumes,
         ],
     }
-    manifest = child_manifest(CONTROLLERS, controller, TRIAL, PODS, pod_key(controller, generation), spec=spec)
+    manifest = child_manifest(
+        CONTROLLERS, controller, SLURMCTLD_TRIAL, PODS, pod_key(controller, generation), spec=spec
+    )
     manifest["metadata"]["annotations"][metadata.CONFIG_GENERATION] = generation.id
     return manifest
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from slinky.api.controller import Controller
 from slinky.api.names import metadata
+from slinky.api.names.child_names import SLURMCTLD_TRIAL
 from slinky.bounds import INT32_MAX, parse_integer
 from slinky.kube.errors import AlreadyExists, Forbidden, Invalid
 from slinky.kube.timestamps import age_seconds, format_timestamp, unix_seconds
@@ -345,7 +346,7 @@ def _owner_of_generation(child: Child) -> tuple[str, ...]:
 
 def _controller_of_trial(pod: Pod) -> tuple[str, ...]:
     labels = pod.metadata.labels
-    if labels.get(metadata.APP_NAME) != config_trial.TRIAL.app:
+    if labels.get(metadata.APP_NAME) != SLURMCTLD_TRIAL.app:
         return ()
     return (str(Key(pod.metadata.namespace, labels.get(metadata.APP_INSTANCE, ""))),)
 

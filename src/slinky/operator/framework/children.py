@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from slinky.api.names import metadata as keys
-from slinky.api.names.child_names import ROLES
+from slinky.api.names.child_names import ROLES, SLURMCTLD_TRIAL
 from slinky.api.names.wellknown import API_VERSION
 from slinky.kube.cache import Cache
 from slinky.kube.client import KubeClient
@@ -41,8 +41,14 @@ log = Log("slinky.operator.framework.children")
 #: Field manager of everything that the operator applies.
 FIELD_MANAGER = "slinky-operator"
 
-#: Label selector of the objects of a Slurm cluster; objects made by slurm-operator match it too.
-CHILD_SELECTOR = f"{keys.APP_COMPONENT} in ({', '.join(sorted(role.component for role in ROLES))})"
+#: Label selector of the objects of a Slurm cluster; objects made by slurm-operator match it too. Many applications have
+#: components of these names, so the name of the daemon is compared as well: their objects stay out of the caches.
+CHILD_SELECTOR = ",".join(
+    (
+        f"{keys.APP_NAME} in ({', '.join(sorted(role.app for role in (*ROLES, SLURMCTLD_TRIAL)))})",
+        f"{keys.APP_COMPONENT} in ({', '.join(sorted(role.component for role in ROLES))})",
+    )
+)
 
 #: Fields that the API server has set for another update strategy, and that it rejects with the wanted one.
 DEFAULTED_FIELDS = {"spec.updateStrategy.rollingUpdate"}
