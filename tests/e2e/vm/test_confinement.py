@@ -86,6 +86,11 @@ class ConfinementSite:
         argv = ("sbatch", "--parsable", "--chdir=/tmp", "-o", "/tmp/job-%j", "-c1", *options)
         return self.run_as(user, *argv, f"--wrap={script}").strip()
 
+    def setting(self, key: str) -> str:
+        """A setting of slurmctld, or of its cgroup.conf."""
+        lines = (line.partition("=") for line in self.site.slurm("scontrol", "show", "config").splitlines())
+        return next((value.strip() for name, _, value in lines if name.strip() == key), "")
+
     def identity(self) -> tuple[str, int]:
         """The worker's uid, and how often slurmd was restarted in it."""
         pod = self.site.pods()[WORKER]
@@ -146,11 +151,11 @@ def test_the_node_has_the_gpus_and_the_storage_of_every_node(vm_lab: Lab) -> Non
 
 
 def test_slurm_says_that_it_confines(workers: ConfinementSite) -> None:
-    shown = workers.site.slurm("scontrol", "show", "config")
-    settings = {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in shown.splitlines())}
-    assert settings["TaskPlugin"] == "task/cgroup,task/affinity"
-    assert settings["PrologFlags"] == "Alloc,Contain"
-    assert settings["JobAcctGatherType"] == "jobacct_gather/cgroup"
+    assert workers.setting("TaskPlugin") == "task/cgroup,task/affinity"
+    assert workers.setting("PrologFlags") == "Alloc,Contain"
+    assert workers.setting("JobAcctGatherType") == "jobacct_gather/cgroup"
+    constrained = [workers.setting(f"Constrain{name}") for name in ("Cores", "Devices", "RAMSpace", "SwapSpace")]
+    assert constrained == ["yes"] * 4
 
 
 def test_a_job_that_uses_more_memory_than_it_asked_for_is_killed_and_the_worker_lives(workers: ConfinementSite) -> None:
@@ -203,18 +208,19 @@ def test_a_job_opens_the_devices_that_it_asked_for_and_no_others(workers: Confin
 
 
 def test_a_worker_without_privileges_confines_jobs_inside_its_own_cgroup(workers: ConfinementSite) -> None:
-    documents = list(yaml_documents(EXAMPLE))
-    by_kind = {item["kind"]: item for item in documents}
-    workers.site.lab.kubectl("apply", "-f", "-", input=json.dumps(by_kind["RuntimeClass"]))
-    spec = by_kind["NodeSet"]["spec"]
-    template = on_nodes("vm", hostname="g-", runtimeClassName=spec["template"]["spec"]["runtimeClassName"])
+    example = {item["kind"]: item for item in yaml.safe_load_all(EXAMPLE.read_text())}
+    workers.site.lab.kubectl("apply", "-f", "-", input=json.dumps(example["RuntimeClass"]))
+    # The container has no devices that could be GRES.
+    workers.site.apply({**FILES, "data": {"gres.conf": "AutoDetect=off\n", **example["ConfigMap"]["data"]}})
+    until(lambda: workers.setting("ConstrainDevices") == "no", "the configuration of the example")
+    spec = example["NodeSet"]["spec"]
+    template = on_nodes("vm", hostname="g-", **spec["template"]["spec"])
     slurmd = {**spec["slurmd"], "resources": {"limits": {"cpu": "2", "memory": f"{LIMIT_MIB}Mi"}}, **PATIENCE}
     first = workers.identity()[0]
-    workers.site.apply(worker(slurmd=slurmd, template=template))
+    workers.site.apply(worker(slurmd=slurmd, template=template, extraConf="Weight=2"))
     until(lambda: workers.site.uids().get(WORKER, first) != first, "another worker")
     workers.wait_worker()
     before = workers.identity()
-    assert workers.site.exec(WORKER, "cat", "/proc/1/cgroup").startswith("0::/")
     assert workers.run_job(ALICE, eat(300), "--mem=100M")[0] == "OUT_OF_MEMORY"
     state, output = workers.run_job(BOB, "nproc", "--mem=100M")
     assert (state, output) == ("COMPLETED", "1\n")
@@ -234,7 +240,3 @@ def test_a_node_that_is_cut_off_takes_commands_and_one_that_crashed_boots_again(
     vm_lab.start_node("node2")
     until(lambda: vm_lab.node_machine("node2").has_file("/var/lib/kubelet/kept"), "the disk that the node had")
     vm_lab.wait_ready(["node2"], seconds=500)
-
-
-def yaml_documents(path: Path) -> Iterator[dict[str, Any]]:
-    yield from yaml.safe_load_all(path.read_text())
