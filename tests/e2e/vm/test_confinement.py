@@ -45,8 +45,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples/operator/unprivileged-workers.ya
 
 
 def eat(mebibytes: int) -> str:
-    """A script that needs so much memory: tail keeps its input, as it has no line ends."""
-    return f"head -c {mebibytes}M /dev/zero | tail -n 1 >/dev/null"
+    """A script that needs so much memory: dd fills a buffer of the size of a block."""
+    return f"dd if=/dev/zero of=/dev/null bs={mebibytes}M count=1"
 
 
 class ConfinementSite:
