@@ -146,7 +146,7 @@ _ACCOUNTING = closed(
     externalConfig=_HOST,
     slurmdbd=CONTAINER,
     service=SERVICE,
-    **fields_of(AccountingSpec, "storageConfig"),
+    **fields_of(AccountingSpec, "storageConfig", "backup"),
     **_CONF,
     **_TEMPLATE,
 )

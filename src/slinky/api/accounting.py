@@ -32,6 +32,18 @@ class AccountingService(ServicePart, frozen=True):
     port: ServicePort = wellknown.SLURMDBD_PORT
 
 
+class AccountingBackup(View, frozen=True):
+    """The backup of the database that is made before slurmdbd is upgraded to another release."""
+
+    claim_name: Annotated[
+        str, Meta(max_length=253), described("Existing PersistentVolumeClaim that the backup is written to.")
+    ] = ""
+    image: Annotated[
+        str, described("Image with mariadb-dump or mysqldump; if unset, docker.io/library/mariadb:11.8.")
+    ] = ""
+    skip: Annotated[bool, described("Upgrade slurmdbd without a backup, because you have made one.")] = False
+
+
 class AccountingSpec(DaemonKeyRefs, frozen=True):
     """Desired state of Slurm's accounting."""
 
@@ -53,10 +65,15 @@ class AccountingSpec(DaemonKeyRefs, frozen=True):
     ] = None
     extra_conf: Annotated[str, described("Text appended to slurmdbd.conf.")] = ""
     service: Annotated[AccountingService, described("Settings of the Service of slurmdbd.")] = AccountingService()
+    backup: Annotated[
+        AccountingBackup, described("Backup of the database before slurmdbd is upgraded to another release.")
+    ] = AccountingBackup()
 
 
 class AccountingStatus(ObjectStatus, frozen=True):
     """Observed state of Slurm's accounting."""
+
+    slurm_version: Annotated[str, described("Version of Slurm in the image that slurmdbd runs, as it answered.")] = ""
 
 
 class Accounting(Object, frozen=True):

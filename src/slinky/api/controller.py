@@ -162,6 +162,7 @@ class ControllerStatus(ObjectStatus, frozen=True):
 
     wanted_config: Annotated[str, described("Generation of the configuration that belongs to the spec.")] = ""
     loaded_config: Annotated[str, described("Generation of the configuration that slurmctld reports it runs.")] = ""
+    slurm_version: Annotated[str, described("Version of Slurm in the image that slurmctld runs, as it answered.")] = ""
 
 
 class Controller(Object, frozen=True):

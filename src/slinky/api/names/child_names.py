@@ -35,6 +35,8 @@ LOGIN = DaemonRole("login", "login")
 
 #: A temporary slurmctld that tries a configuration.
 SLURMCTLD_TRIAL = DaemonRole("slurmctld-trial", SLURMCTLD.component)
+#: Pods that read the version of an image.
+VERSION_READER = DaemonRole("slurm-version", SLURMCTLD.component)
 
 ROLES = (SLURMCTLD, SLURMDBD, SLURMRESTD, SLURMD, LOGIN)
 

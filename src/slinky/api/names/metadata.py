@@ -46,6 +46,8 @@ CONFIG_GENERATION = "slinky.slurm.net/config-generation"
 CONFIG_VERDICT = "slinky.slurm.net/config-verdict"
 CONFIG_ERROR = "slinky.slurm.net/config-words"
 CONFIG_IMAGE = "slinky.slurm.net/config-image"
+SLURM_VERSION = "slinky.slurm.net/slurm-version"
+CONFIG_VERSION = "slinky.slurm.net/config-slurm-version"
 CONFIG_LAST_GOOD = "slinky.slurm.net/config-last-good"
 CONFIG_SINCE = "slinky.slurm.net/config-since"
 CONFIG_STARTED = "slinky.slurm.net/config-started"
@@ -138,6 +140,8 @@ ANNOTATIONS = (
     ),
     MetadataName(CONFIG_ERROR, "ConfigMap", "operator", "error that slurmctld reported for the generation"),
     MetadataName(CONFIG_IMAGE, "ConfigMap", "operator", "image of slurmctld that belongs to the generation"),
+    MetadataName(SLURM_VERSION, "StatefulSet", "operator", "version of Slurm that the image of slurmdbd answered"),
+    MetadataName(CONFIG_VERSION, "ConfigMap", "operator", "version of Slurm that the image of the generation answered"),
     MetadataName(
         CONFIG_LAST_GOOD, "ConfigMap", "operator", "last generation that slurmctld ran, the target of a rollback"
     ),

@@ -2,12 +2,13 @@
 """Reconciles Accountings: reads what an Accounting refers to, carries out its plan, writes its status."""
 
 from slinky.api.accounting import ACCOUNTINGS, Accounting
-from slinky.api.names.child_names import SLURMDBD
+from slinky.api.names.child_names import SLURMDBD, VERSION_READER
 from slinky.kube.errors import ApiError, Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, STATEFUL_SETS
 from slinky.operator.accounting.plan import AccountingInputs, plan
 from slinky.operator.accounting.status import health
+from slinky.operator.accounting.upgrade import AccountingUpgrade
 from slinky.operator.framework import references
 from slinky.operator.framework.context import Context, parents_of
 from slinky.operator.framework.crash_message import plain_output
@@ -18,6 +19,8 @@ from slinky.operator.framework.reconciler import ReconcileResult, recheck_after
 from slinky.operator.framework.references import referrers
 from slinky.operator.keyrings.jwt_keyring import JwtKeyRing
 from slinky.operator.slurm.clusters import Clusters
+from slinky.operator.upgrades.conditions import with_verdict
+from slinky.operator.upgrades.version_reader import ImageChoice
 
 
 class AccountingReconciler(OrderedReconciler[Accounting]):
@@ -28,6 +31,7 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
     def __init__(self, context: Context, clusters: Clusters) -> None:
         super().__init__(context, context.accountings)
         self.failures = FailureFinder(context)
+        self.upgrade = AccountingUpgrade(context)
         context.accountings.add_indexes(
             {
                 references.SECRETS: references.qualified(references.accounting_secrets),
@@ -36,21 +40,33 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
         )
         data = context.referenced_data
         self.loop.watch(context.pods, parents_of(SLURMDBD))
+        self.loop.watch(context.pods, parents_of(VERSION_READER))
         self.loop.watch(data.secrets, referrers(context.accountings, references.SECRETS))
         self.loop.watch(data.config_maps, referrers(context.accountings, references.CONFIG_MAPS))
 
     async def sync(self, accounting: Accounting) -> ReconcileResult:
         """Apply the children of an Accounting."""
-        inputs = AccountingInputs() if accounting.spec.external else await self._inputs(accounting)
+        if accounting.spec.external:
+            inputs, choice = AccountingInputs(), ImageChoice("")
+        else:
+            inputs, choice = await self._inputs(accounting), await self.upgrade.choose_image(accounting)
+        inputs = inputs._replace(image=choice.image, version=choice.version)
         children = plan(accounting, inputs, self.context.images)
         await self.context.children.carry_out(children, accounting.metadata.uid)
         workload = Key(accounting.metadata.namespace, accounting.workload_name)
         replicas, observed = self.context.children.workload_status(STATEFUL_SETS, workload)
         pods = [] if accounting.spec.external else self.context.daemon_pods(SLURMDBD, accounting.key)
-        failure = await self.failures.of_workload(STATEFUL_SETS, workload, pods)
+        failure = await self.failures.of_workload(STATEFUL_SETS, workload, pods) or choice.failure
         output = await self._output(accounting)
         current = health(accounting, replicas, observed, output, failure, describe_wait(pods))
-        return ReconcileResult(self.with_health(accounting, current), recheck_after(current))
+        current = with_verdict(current, choice.verdict)
+        # Others wait for a slurmdbd that runs, not for one that is about to.
+        rolled_out = observed and replicas is not None and min(replicas.ready_replicas, replicas.updated_replicas) > 0
+        version = (
+            choice.version if rolled_out or not accounting.status.slurm_version else accounting.status.slurm_version
+        )
+        status = self.with_health(accounting, current, slurm_version=version)
+        return ReconcileResult(status, recheck_after(current))
 
     async def _output(self, accounting: Accounting) -> str:
         """Return the end of the log of a slurmdbd that runs and is not ready; it reports its errors only there."""

@@ -52,7 +52,14 @@ def config_secret(accounting: Accounting, files: Mapping[str, str], digest: str)
     return manifest
 
 
-def stateful_set(accounting: Accounting, files: Sequence[str], hashes: DaemonHashes, images: Images) -> JsonObject:
+def wanted_image(accounting: Accounting, images: Images) -> str:
+    """Return the image of slurmdbd that the spec asks for."""
+    return str(accounting.spec.slurmdbd.get("image") or images.image_for("slurmdbd"))
+
+
+def stateful_set(
+    accounting: Accounting, files: Sequence[str], hashes: DaemonHashes, images: Images, version: str = ""
+) -> JsonObject:
     """Return the StatefulSet of slurmdbd, which mounts the `files` of its configuration."""
     annotations = {
         **default_container("slurmdbd"),
@@ -71,7 +78,10 @@ def stateful_set(accounting: Accounting, files: Sequence[str], hashes: DaemonHas
             accounting, accounting.spec.template, _pod(accounting, files, images), labels, annotations
         ),
     }
-    return _child(accounting, STATEFUL_SETS, accounting.workload_name, metadata=template.metadata, spec=spec)
+    manifest = _child(accounting, STATEFUL_SETS, accounting.workload_name, metadata=template.metadata, spec=spec)
+    if version:
+        manifest["metadata"]["annotations"][metadata.SLURM_VERSION] = version
+    return manifest
 
 
 def _pod(accounting: Accounting, files: Sequence[str], images: Images) -> JsonObject:

@@ -6,6 +6,8 @@ slurmdbd.conf contains the database password, so it is written to a Secret and n
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from slinky.api.accounting import Accounting
 from slinky.api.names import wellknown
 from slinky.kube.errors import Blocked
@@ -25,6 +27,8 @@ class AccountingInputs(NamedTuple):
     jwt_key: bytes = b""
     jwks: str = ""  # JWKS document with further keys
     password: str = ""
+    image: str = ""  # of slurmdbd, if it is not that of the spec
+    version: str = ""  # of slurmdbd in the image
 
 
 def plan(accounting: Accounting, inputs: AccountingInputs, images: Images) -> ChildrenPlan:
@@ -34,13 +38,21 @@ def plan(accounting: Accounting, inputs: AccountingInputs, images: Images) -> Ch
     files = {wellknown.SLURMDBD_CONF: slurmdbd_conf(accounting, inputs.password, jwks=bool(inputs.jwks))}
     files |= {wellknown.JWKS: inputs.jwks} if inputs.jwks else {}
     hashes = DaemonHashes(inputs.slurm_key, digest_value(inputs.jwt_key), digest_values(files))
+    running = _with_image(accounting, inputs.image)
     return ChildrenPlan(
         (
             (SERVICES, objects.service(accounting)),
             (SECRETS, objects.config_secret(accounting, files, hashes.config)),
-            (STATEFUL_SETS, objects.stateful_set(accounting, tuple(files), hashes, images)),
+            (STATEFUL_SETS, objects.stateful_set(running, tuple(files), hashes, images, inputs.version)),
         )
     )
+
+
+def _with_image(accounting: Accounting, image: str) -> Accounting:
+    if not image:
+        return accounting
+    spec = msgspec.structs.replace(accounting.spec, slurmdbd={**accounting.spec.slurmdbd, "image": image})
+    return msgspec.structs.replace(accounting, spec=spec)
 
 
 def slurmdbd_conf(accounting: Accounting, password: str, *, jwks: bool = False) -> str:

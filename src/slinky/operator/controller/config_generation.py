@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from slinky.operator.upgrades.rules import ALLOWED, Peer, UpgradeVerdict, judge_upgrade
+from slinky.slurm.releases import parse_version
+
 #: Generations that are kept besides those in use, so that people can look at them.
 KEPT = 5
 
@@ -38,6 +41,7 @@ class Generation(NamedTuple):
     message: str = ""
     created: float = 0.0
     image: str = ""  # empty if an earlier operator recorded the generation
+    version: str = ""  # of slurmctld in the image; empty if no trial has told
 
     @property
     def id(self) -> str:
@@ -79,11 +83,14 @@ class Observation(NamedTuple):
 
     trial: GenerationState | None = None  # the result of the trial, if it has ended
     trial_message: str = ""
+    trial_version: str = ""
     trial_blocked: bool = False  # the image cannot be pulled now, so that the trial does not time out
     loaded: str | None = None  # the generation that slurmctld reports
     crash: str | None = None  # the error of a slurmctld that cannot start with the generation in use
     now: float = 0.0
     trial_timeout: float = 0.0
+    slurmdbd: Peer | None = None  # its version, if it is known
+    clients: tuple[Peer, ...] = ()  # versions of daemons that talk to slurmctld
 
 
 class Decision(NamedTuple):
@@ -93,6 +100,7 @@ class Decision(NamedTuple):
     used: Generation | None
     last_loaded: str
     changed: tuple[Generation, ...] = ()
+    upgrade: UpgradeVerdict = ALLOWED  # whether the version of the wanted generation may run now
 
     @property
     def trial_needed(self) -> bool:
@@ -115,11 +123,12 @@ def decide(wanted: Generation, history: GenerationHistory, observation: Observat
     if used is not None and used.digest == wanted.digest:
         wanted = used
     wanted = _with_trial_result(wanted, observation)
-    chosen = wanted if wanted.state in USABLE else _fallback(used, history)
+    upgrade = _judge_image(used, wanted, observation)
+    chosen = wanted if wanted.state in USABLE and upgrade.allowed else _fallback(used, history)
     changed = {
         record.id: record for record in (used, wanted) if record is not None and history.find(record.id) != record
     }
-    return Decision(wanted, chosen, last_loaded, tuple(changed.values()))
+    return Decision(wanted, chosen, last_loaded, tuple(changed.values()), upgrade)
 
 
 def unneeded_generations(history: GenerationHistory, decision: Decision) -> list[Generation]:
@@ -147,10 +156,19 @@ def _with_trial_result(wanted: Generation, observation: Observation) -> Generati
     if wanted.state is not GenerationState.UNTRIED:
         return wanted
     if observation.trial is not None:
-        return wanted._replace(state=observation.trial, message=observation.trial_message)
+        version = observation.trial_version
+        return wanted._replace(state=observation.trial, message=observation.trial_message, version=version)
     if not observation.trial_blocked and observation.now - wanted.created >= observation.trial_timeout:
         return wanted._replace(state=GenerationState.UNKNOWN, message="the trial did not end in time")
     return wanted
+
+
+def _judge_image(used: Generation | None, wanted: Generation, observation: Observation) -> UpgradeVerdict:
+    """Return whether another image may run now; images whose version no trial has told are not judged."""
+    version = parse_version(wanted.version)
+    if used is None or used.image == wanted.image or version is None or wanted.state not in USABLE:
+        return ALLOWED
+    return judge_upgrade("slurmctld", parse_version(used.version), version, observation.slurmdbd, observation.clients)
 
 
 def _fallback(used: Generation | None, history: GenerationHistory) -> Generation | None:

@@ -6,7 +6,7 @@ other daemon is affected. Only a fatal error of slurmctld, or an image without i
 is bad; any other failure of the pod leaves the result unknown.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import metadata, wellknown
@@ -28,6 +28,7 @@ from slinky.operator.build.pod_parts import (
 from slinky.operator.build.strategic_merge import check_types
 from slinky.operator.controller.config_generation import Generation, GenerationState
 from slinky.operator.framework.crash_message import summarize_output, with_location
+from slinky.slurm.releases import parse_version
 
 #: Seconds that slurmctld may take to start.
 START_TIMEOUT = 60
@@ -53,6 +54,7 @@ SHAREABLE_VOLUMES = frozenset({"configMap", "secret", "projected", "downwardAPI"
 # and the programs and databases that it calls. Lines keep their numbers, because slurmctld names them in errors.
 _SCRIPT = r"""
 umask 077
+slurmctld -V >/dev/termination-log
 cp -L /candidate/* /etc/slurm/
 head -c 1024 /dev/urandom >/etc/slurm/slurm.key
 head -c 64 /dev/urandom >/etc/slurm/jwt.key
@@ -70,12 +72,13 @@ ready() {
         [[ $answer == HTTP/*\ 20* ]]
 }
 for ((left = START_TIMEOUT; left > 0; left--)); do
-    (ready) 2>/dev/null && exit 0
     kill -0 "$daemon" 2>/dev/null || break
+    (ready) 2>/dev/null && exit 0
+    timeout 5 scontrol ping 2>/dev/null | grep -q ' is UP' && exit 0 # before 25.11 slurmctld has no /readyz
     sleep 1
 done
 cat /tmp/output
-grep -E ' (error|fatal): ' /tmp/output | tail -n 25 | cut -c -300 >/dev/termination-log
+grep -E ' (error|fatal): ' /tmp/output | tail -n 25 | cut -c -300 >>/dev/termination-log
 ((left > 0)) && grep -q ' fatal: ' /tmp/output && exit EXIT_REJECTED
 exit 4
 """
@@ -119,24 +122,34 @@ def pod(controller: Controller, generation: Generation, config_name: str, files:
     return manifest
 
 
-def trial_result(pod: Unstructured, generation: Generation) -> tuple[GenerationState, str] | None:
-    """Return the result of a trial and its message; None while the pod runs."""
+class TrialResult(NamedTuple):
+    """The result of a trial, its message, and the version of slurmctld if it answered."""
+
+    state: GenerationState
+    message: str = ""
+    version: str = ""
+
+
+def trial_result(pod: Unstructured, generation: Generation) -> TrialResult | None:
+    """Return the result of a trial; None while the pod runs."""
     phase = (pod.status or {}).get("phase")
-    if phase == "Succeeded":
-        return GenerationState.GOOD, ""
-    if phase != "Failed":
-        return None
     statuses = (pod.status or {}).get("containerStatuses", ())
     terminated: dict[str, Any] = next(
         (s["state"]["terminated"] for s in statuses if s.get("state", {}).get("terminated")), {}
     )
+    if phase == "Succeeded":
+        version = parse_version(terminated.get("message", ""))
+        return TrialResult(GenerationState.GOOD, version=str(version) if version else "")
+    if phase != "Failed":
+        return None
     message = with_location(summarize_output(terminated.get("message", "")), generation.data)
     if terminated.get("exitCode") == EXIT_REJECTED and message:
-        return GenerationState.BAD, message
+        return TrialResult(GenerationState.BAD, message)
     if terminated.get("reason") in CANNOT_START:
-        return GenerationState.BAD, f"the image cannot run slurmctld: {terminated.get('message', '')}"
+        return TrialResult(GenerationState.BAD, f"the image cannot run slurmctld: {terminated.get('message', '')}")
     reason = (pod.status or {}).get("reason") or f"exit {terminated.get('exitCode', 'unknown')}"
-    return GenerationState.UNKNOWN, f"the trial was not possible: {reason}"
+    version = parse_version(terminated.get("message", ""))
+    return TrialResult(GenerationState.UNKNOWN, f"the trial was not possible: {reason}", str(version or ""))
 
 
 def _container(controller: Controller, volumes: set[str], images: Images) -> JsonObject:

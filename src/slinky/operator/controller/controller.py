@@ -159,7 +159,14 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         current = with_accounting(current, inputs.wanted_accounting, inputs.accounting, registration)
         if inputs.rotation:
             current = current._replace(progressing=ConditionState(True, "RotatingKey", inputs.rotation))
-        configs = {"wanted_config": state.decision.wanted.id, "loaded_config": state.loaded or ""}
+        used = state.decision.used
+        # Others wait for a slurmctld that runs, not for one that is about to.
+        running = state.active is not None and self.generations.is_running(controller, state.active)
+        configs = {
+            "wanted_config": state.decision.wanted.id,
+            "loaded_config": state.loaded or "",
+            "slurm_version": used.version if used and running else controller.status.slurm_version,
+        }
         requeue_after = self._requeue_after(controller, state) or recheck_after(current)
         unconfirmed = inputs.accounting is not None and registration is not Registration.REGISTERED
         if unconfirmed and self.clusters.client(controller.key) is not None:

@@ -30,6 +30,7 @@ from slinky.operator.controller.config_generation import (
     generation_id,
     unneeded_generations,
 )
+from slinky.operator.controller.config_trial import TrialResult
 from slinky.operator.controller.objects import ActiveConfig
 from slinky.operator.controller.plan import ControllerInputs, config_digest, config_files, wanted_image
 from slinky.operator.controller.reconfiguration import AT_START, Load, start_generation
@@ -40,6 +41,7 @@ from slinky.operator.framework.failure_causes import Failure, FailureCause, pod_
 from slinky.operator.framework.pods import delete_pod, refresh_volumes
 from slinky.operator.metrics import CONFIG_LOADED, CONFIG_TRIALS, CONFIG_WANTED, WRITES
 from slinky.operator.slurm.clusters import Clusters
+from slinky.operator.upgrades.peers import host_peers, slurmdbd_peer
 from slinky.slurm import SlurmError, Unsupported
 
 #: Index of the ConfigMaps of generations by the uid of their Controller.
@@ -85,16 +87,19 @@ class GenerationStore:
         history = self.history(controller)
         wanted = self._wanted(controller, inputs, history)
         crash = self._crash_of_used(controller, history)
-        trial, trial_message = await self._trial_result(controller, wanted) or (None, "")
+        trial = await self._trial_result(controller, wanted)
         trial_failure = await self._trial_failure(controller, wanted) if history.used else None
         observation = Observation(
-            trial,
-            trial_message,
+            trial.state if trial else None,
+            trial.message if trial else "",
+            trial.version if trial else "",
             trial_blocked=trial_failure is not None,
             loaded=await self._loaded(controller, history),
             crash=crash.message if crash else None,
             now=self._now(),
             trial_timeout=self._trial_timeout(controller, history),
+            slurmdbd=slurmdbd_peer(inputs.accounting),
+            clients=host_peers(self.clusters.snapshot(controller.key).hosts.values()),
         )
         decision = decide(wanted, history, observation)
         if decision.trial_needed and (obstacle := await self._start_trial(controller, decision.wanted, inputs)):
@@ -141,6 +146,11 @@ class GenerationStore:
         if state.load.in_place and state.decision.used is not None:
             for pod in self.pods(controller):
                 await refresh_volumes(self.context, pod, metadata.CONFIG_GENERATION, state.decision.used.id)
+
+    def is_running(self, controller: Controller, active: ActiveConfig) -> bool:
+        """Return whether a ready pod was started with the configuration that is to run, or loads it in place."""
+        ready = [pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) for pod in self.pods(controller) if pod.ready]
+        return bool(ready) if controller.spec.inplace_reconfigure else active.started in ready
 
     def forget(self, key: Key) -> None:
         """Discard what is remembered of a Controller that no longer exists."""
@@ -191,7 +201,7 @@ class GenerationStore:
             return 0.0
         return timeout if history.used else min(FIRST_TRIAL_SECONDS, timeout)
 
-    async def _trial_result(self, controller: Controller, wanted: Generation) -> tuple[GenerationState, str] | None:
+    async def _trial_result(self, controller: Controller, wanted: Generation) -> TrialResult | None:
         key = config_trial.pod_key(controller, wanted)
         pod = self.context.pods.get(key)
         if wanted.state is not GenerationState.UNTRIED or pod is None or not pod.finished:
@@ -199,7 +209,7 @@ class GenerationStore:
         whole_pod = await self.context.client.find(PODS.viewed_as(Unstructured), key)
         result = config_trial.trial_result(whole_pod, wanted) if whole_pod else None
         if result is not None:
-            CONFIG_TRIALS.labels(result[0].value).inc()
+            CONFIG_TRIALS.labels(result.state.value).inc()
         return result
 
     async def _trial_failure(self, controller: Controller, wanted: Generation) -> Failure | None:
@@ -335,6 +345,7 @@ def _read_generation(child: Child) -> Generation:
         annotations.get(metadata.CONFIG_ERROR, ""),
         unix_seconds(child.metadata.creation_timestamp),
         annotations.get(metadata.CONFIG_IMAGE, ""),
+        annotations.get(metadata.CONFIG_VERSION, ""),
     )
 
 

@@ -98,6 +98,7 @@ def generation_config_map(controller: Controller, generation: Generation) -> Jso
             metadata.CONFIG_VERDICT: generation.state.value,
             metadata.CONFIG_ERROR: generation.message[:1024],
             metadata.CONFIG_IMAGE: generation.image,
+            metadata.CONFIG_VERSION: generation.version,
         }
     )
     return manifest

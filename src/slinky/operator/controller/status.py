@@ -11,6 +11,7 @@ from slinky.operator.controller.reconfiguration import AT_START, LOAD_SECONDS, L
 from slinky.operator.framework.conditions import ConditionState, ObjectHealth, workload_health
 from slinky.operator.framework.failure_causes import Failure, with_failure
 from slinky.operator.slurm.snapshot import SlurmSnapshot
+from slinky.operator.upgrades.conditions import with_verdict
 
 
 def external_health(snapshot: SlurmSnapshot) -> ObjectHealth:
@@ -48,16 +49,12 @@ def health(
 
 def config_condition(decision: Decision, loaded: str | None, load: Load = AT_START) -> ConditionState:
     """Return the state of the condition ConfigSynced."""
-    wanted, used = decision.wanted, decision.used
+    wanted = decision.wanted
     runs = f"slurmctld runs generation {loaded}" if loaded else "the generation that slurmctld runs is not known yet"
     if wanted.state is GenerationState.UNTRIED:
         return ConditionState(False, "Trying", f"generation {wanted.id} is tried before it is used; {runs}")
-    if wanted.state is GenerationState.BAD:
-        return ConditionState(False, "Refused", f"slurmctld rejects generation {wanted.id}: {wanted.message}; {runs}")
-    if wanted.state is GenerationState.FAILED:
-        back = f"rolled back to {used.id}" if used else "there is no generation to roll back to"
-        message = f"slurmctld fails with generation {wanted.id}: {wanted.message}; {back}"
-        return ConditionState(False, "RolledBack", message)
+    if rejected := _rejection(decision, runs):
+        return rejected
     if loaded == wanted.id:
         return ConditionState(True, "Loaded", f"{runs}, loaded {_describe_load(load)}")
     if loaded is None:
@@ -66,6 +63,20 @@ def config_condition(decision: Decision, loaded: str | None, load: Load = AT_STA
     return ConditionState(
         False, reason, f"generation {wanted.id} is written, to be loaded {_describe_load(load)}; {runs}"
     )
+
+
+def _rejection(decision: Decision, runs: str) -> ConditionState | None:
+    """Return why the wanted generation is not used although it was tried."""
+    wanted, used = decision.wanted, decision.used
+    if wanted.state is GenerationState.BAD:
+        return ConditionState(False, "Refused", f"slurmctld rejects generation {wanted.id}: {wanted.message}; {runs}")
+    if not decision.upgrade.allowed:
+        return ConditionState(False, decision.upgrade.reason, f"{decision.upgrade.message}; {runs}")
+    if wanted.state is GenerationState.FAILED:
+        back = f"rolled back to {used.id}" if used else "there is no generation to roll back to"
+        message = f"slurmctld fails with generation {wanted.id}: {wanted.message}; {back}"
+        return ConditionState(False, "RolledBack", message)
+    return None
 
 
 def _describe_load(load: Load) -> str:
@@ -103,6 +114,7 @@ def _not_ready(ready: ConditionState, decision: Decision, accounting: Accounting
 
 def _with_rejection(health: ObjectHealth, decision: Decision) -> ObjectHealth:
     """Return the health with the configuration that slurmctld rejects, which counts more than a failure of a pod."""
+    health = with_verdict(health, decision.upgrade)
     if decision.wanted.state not in {GenerationState.BAD, GenerationState.FAILED}:
         return health
     message = f"{health.config.message}; edit the configuration to try again"

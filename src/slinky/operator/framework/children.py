@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from slinky.api.names import metadata as keys
-from slinky.api.names.child_names import ROLES, SLURMCTLD_TRIAL
+from slinky.api.names.child_names import ROLES, SLURMCTLD_TRIAL, VERSION_READER
 from slinky.api.names.wellknown import API_VERSION
 from slinky.kube.cache import Cache
 from slinky.kube.client import KubeClient
@@ -45,7 +45,7 @@ FIELD_MANAGER = "slinky-operator"
 #: components of these names, so the name of the daemon is compared as well: their objects stay out of the caches.
 CHILD_SELECTOR = ",".join(
     (
-        f"{keys.APP_NAME} in ({', '.join(sorted(role.app for role in (*ROLES, SLURMCTLD_TRIAL)))})",
+        f"{keys.APP_NAME} in ({', '.join(sorted(role.app for role in (*ROLES, SLURMCTLD_TRIAL, VERSION_READER)))})",
         f"{keys.APP_COMPONENT} in ({', '.join(sorted(role.component for role in ROLES))})",
     )
 )
@@ -200,6 +200,12 @@ class Children:
         log.info("applied", kind=resource.kind, name=str(key))
         self._applied[resource.name, key] = (desired["metadata"]["annotations"][FINGERPRINT], _version(applied))
         return self.caches[resource.name].record_write(applied)
+
+
+def container_image(live: Child, container: str) -> str | None:
+    """Return the image of a container of a live StatefulSet or Deployment."""
+    containers = (((live.spec or {}).get("template") or {}).get("spec") or {}).get("containers") or ()
+    return next((item.get("image") for item in containers if item.get("name") == container), None)
 
 
 def _version(live: Child) -> str:

@@ -23,6 +23,8 @@ from slinky.operator.loginset import objects
 from slinky.operator.loginset.objects import LoginSetHashes
 from slinky.operator.metrics import WRITES
 from slinky.operator.slurm.clusters import Clusters
+from slinky.operator.upgrades.conditions import with_verdict
+from slinky.operator.upgrades.version_reader import VersionReader
 from slinky.slurm import Change, ObjectKind
 
 
@@ -35,6 +37,7 @@ class LoginSetReconciler(Reconciler[LoginSet]):
         super().__init__(context, context.login_sets)
         self.clusters = clusters
         self.failures = FailureFinder(context)
+        self.versions = VersionReader(context)
         self.domain = cluster_domain(context.settings.cluster_domain)
         context.login_sets.add_indexes(
             {
@@ -57,15 +60,23 @@ class LoginSetReconciler(Reconciler[LoginSet]):
             raise Blocked("ControllerMissing", f"there is no Controller {name}; create it")
         await self._create_host_keys(login_set)
         hashes = await self._hashes(login_set, controller)
-        manifests = objects.manifests(login_set, controller, hashes, self.context.images, self.domain)
-        for resource, manifest in manifests:
-            await self.context.children.apply(resource, manifest)
         workload = Key(login_set.metadata.namespace, login_set.workload_name)
+        choice = await self.versions.choose_image(
+            controller,
+            LOGIN.app,
+            self.context.children.find(DEPLOYMENTS, workload),
+            objects.wanted_image(login_set, self.context.images),
+            login_set.spec.template,
+        )
+        running = objects.with_image(login_set, choice.image)
+        for resource, manifest in objects.manifests(running, controller, hashes, self.context.images, self.domain):
+            await self.context.children.apply(resource, manifest)
         replicas, observed = self.context.children.workload_status(DEPLOYMENTS, workload)
         slurm = self.clusters.snapshot(login_set.controller_key).condition()
         pods = self.context.daemon_pods(LOGIN, login_set.key)
         health = deployment_health(login_set.spec.replicas, replicas, observed, slurm, describe_wait(pods))
-        health = with_failure(health, await self.failures.of_workload(DEPLOYMENTS, workload, pods))
+        failure = await self.failures.of_workload(DEPLOYMENTS, workload, pods) or choice.failure
+        health = with_verdict(with_failure(health, failure), choice.verdict)
         selector = LOGIN.selector_text(login_set.metadata.name)
         return ReconcileResult(self.with_scale(login_set, health, replicas, selector), recheck_after(health))
 

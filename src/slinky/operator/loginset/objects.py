@@ -52,6 +52,17 @@ def _child(login_set: LoginSet, resource: Any, name: str, **sections: Any) -> Js
     return child_manifest(LOGIN_SETS, login_set, LOGIN, resource, Key(login_set.metadata.namespace, name), **sections)
 
 
+def wanted_image(login_set: LoginSet, images: Images) -> str:
+    """Return the image of login hosts that the spec asks for."""
+    return str(login_set.spec.login.get("image") or images.image_for("login"))
+
+
+def with_image(login_set: LoginSet, image: str) -> LoginSet:
+    """Return the LoginSet with another image."""
+    spec = msgspec.structs.replace(login_set.spec, login={**login_set.spec.login, "image": image})
+    return msgspec.structs.replace(login_set, spec=spec)
+
+
 def manifests(
     login_set: LoginSet, controller: Controller | None, hashes: LoginSetHashes, images: Images, domain: str
 ) -> tuple[tuple[Resource[Any], JsonObject], ...]:

@@ -6,8 +6,11 @@ from collections import Counter
 from functools import partial
 from typing import Any, TypeGuard
 
+import msgspec
+
 from slinky.api.controller import Controller
 from slinky.api.names import metadata
+from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.controller import RequeueAfter
 from slinky.kube.errors import Blocked, NotFound
@@ -34,12 +37,14 @@ from slinky.operator.nodeset.executor import Executor
 from slinky.operator.nodeset.objects import WorkerContext, WorkerHashes
 from slinky.operator.nodeset.plan import NodeSetSnapshot, plan
 from slinky.operator.nodeset.revisions.adoption import Adoption
-from slinky.operator.nodeset.revisions.revision import contents_digest
+from slinky.operator.nodeset.revisions.revision import contents_digest, newest_image
 from slinky.operator.nodeset.revisions.store import RevisionStatus, RevisionStore
 from slinky.operator.nodeset.wait_metrics import count_waits, longest_wait
 from slinky.operator.nodeset.workers import build_worker
 from slinky.operator.slurm.clusters import Clusters
 from slinky.operator.slurm.pending_jobs import PENDING
+from slinky.operator.upgrades.conditions import with_verdict
+from slinky.operator.upgrades.version_reader import ImageChoice, VersionReader
 from slinky.slurm import Change
 
 log = Log("slinky.operator.nodeset.controller")
@@ -60,6 +65,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         super().__init__(context, context.node_sets, group=self._cluster, min_interval=MIN_INTERVAL)
         self.clusters = clusters
         self.failures = FailureFinder(context)
+        self.versions = VersionReader(context)
         self.executor = Executor(context, clusters)
         self.autoscaler = Autoscaler(context, clusters)
         self.revisions = RevisionStore(context)
@@ -101,6 +107,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         node_set = scaled.node_set
         await self._apply_shared_objects(node_set, controller)
         hashes = await self._hashes(node_set, controller)
+        node_set, choice = await self._choose_image(node_set, controller)
         revisions = await self.revisions.sync(node_set, contents_digest(hashes), self._used_revisions(node_set))
         hashes = hashes._replace(revision=revisions.update.hash)
         worker_context = WorkerContext(controller, hashes, self.context.images, self.domain)
@@ -110,11 +117,23 @@ class NodeSetReconciler(Reconciler[NodeSet]):
             snapshot = self._snapshot(node_set, hashes.revision)
         failed = await self._write_pod_conditions(snapshot)
         await self.revisions.prune(node_set, {hashes.revision, *self._used_revisions(node_set)})
-        return await self._result(snapshot, report, revisions, scaled, deferred or failed)
+        return await self._result(snapshot, report, revisions, scaled, choice, deferred or failed)
 
     async def _scale(self, node_set: NodeSet) -> AutoscalerResult:
         workers = self._snapshot(node_set, "").workers if node_set.autoscaling else ()
         return await self.autoscaler.scale(node_set, workers, partial(self.record_event, node_set))
+
+    async def _choose_image(self, node_set: NodeSet, controller: Controller) -> tuple[NodeSet, ImageChoice]:
+        """Return the NodeSet with the image that its workers may have: the present one while slurmctld is older."""
+        wanted = str(node_set.spec.slurmd.get("image") or self.context.images.image_for("slurmd"))
+        running = newest_image(self.revisions.stored(node_set), self.context.images.image_for("slurmd"))
+        choice = await self.versions.choose_client_image(
+            controller, SLURMD.app, running, wanted, node_set.spec.template
+        )
+        if choice.image == wanted:
+            return node_set, choice
+        spec = msgspec.structs.replace(node_set.spec, slurmd={**node_set.spec.slurmd, "image": choice.image})
+        return msgspec.structs.replace(node_set, spec=spec), choice
 
     async def _plan(self, node_set: NodeSet, revision: str) -> tuple[NodeSetSnapshot, list[Action], bool]:
         """Plan the next actions; the last value tells whether a condemnation was deferred.
@@ -276,6 +295,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         report: ExecutionReport,
         revisions: RevisionStatus,
         scaled: AutoscalerResult,
+        choice: ImageChoice,
         unfinished: bool,
     ) -> ReconcileResult:
         condemned = any(worker.condemned for worker in snapshot.workers)
@@ -290,10 +310,11 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         numbers = status.counts(snapshot)
         self.worker_metrics.publish(snapshot.node_set.key, numbers, snapshot.now.timestamp())
         kept = (worker.pod for worker in snapshot.workers if not worker.condemned)
-        failure = status.creation_refusal(report) or await self.failures.of_pods(kept)
+        failure = status.creation_refusal(report) or await self.failures.of_pods(kept) or choice.failure
         health = status.health(snapshot, report, numbers, failure)._replace(autoscaling=scaled.condition)
+        health = with_verdict(health, choice.verdict)
         active = condemned or unseen or unfinished or report.limited or report.refusals or not health.ready.value
-        active = active or failure is not None
+        active = active or failure is not None or not choice.verdict.allowed
         object_status = self.with_health(
             snapshot.node_set, health, **numbers, **revisions.fields(), autoscaling=scaled.status
         )

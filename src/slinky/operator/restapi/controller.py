@@ -17,8 +17,10 @@ from slinky.operator.framework.deletion_order import OrderedReconciler, remainin
 from slinky.operator.framework.failure_causes import describe_wait, with_failure
 from slinky.operator.framework.failures import FailureFinder
 from slinky.operator.framework.reconciler import ReconcileResult, recheck_after
-from slinky.operator.restapi.objects import manifests
+from slinky.operator.restapi.objects import manifests, wanted_image, with_image
 from slinky.operator.slurm.clusters import Clusters
+from slinky.operator.upgrades.conditions import with_verdict
+from slinky.operator.upgrades.version_reader import VersionReader
 from slinky.slurm import Change, ObjectKind
 
 
@@ -31,6 +33,7 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
         super().__init__(context, context.rest_apis)
         self.clusters = clusters
         self.failures = FailureFinder(context)
+        self.versions = VersionReader(context)
         context.rest_apis.add_indexes({references.CONTROLLER: lambda rest_api: (str(rest_api.controller_key),)})
         watch = self.loop.watch
         watch(context.pods, parents_of(SLURMRESTD))
@@ -43,14 +46,23 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
         """Apply Service and Deployment."""
         controller = self.context.controllers.get(rest_api.controller_key)
         hashes = await self._hashes(controller) if controller else DaemonHashes()
-        for resource, manifest in manifests(rest_api, controller, hashes, self.context.images):
-            await self.context.children.apply(resource, manifest)
         workload = Key(rest_api.metadata.namespace, rest_api.workload_name)
+        choice = await self.versions.choose_image(
+            controller,
+            SLURMRESTD.app,
+            self.context.children.find(DEPLOYMENTS, workload),
+            wanted_image(rest_api, self.context.images),
+            rest_api.spec.template,
+        )
+        running = with_image(rest_api, choice.image)
+        for resource, manifest in manifests(running, controller, hashes, self.context.images):
+            await self.context.children.apply(resource, manifest)
         replicas, observed = self.context.children.workload_status(DEPLOYMENTS, workload)
         slurm = self.clusters.snapshot(rest_api.controller_key).condition()
         pods = self.context.daemon_pods(SLURMRESTD, rest_api.key)
         health = deployment_health(rest_api.spec.replicas, replicas, observed, slurm, describe_wait(pods))
-        health = with_failure(health, await self.failures.of_workload(DEPLOYMENTS, workload, pods))
+        failure = await self.failures.of_workload(DEPLOYMENTS, workload, pods) or choice.failure
+        health = with_verdict(with_failure(health, failure), choice.verdict)
         selector = SLURMRESTD.selector_text(rest_api.metadata.name)
         return ReconcileResult(self.with_scale(rest_api, health, replicas, selector), recheck_after(health))
 

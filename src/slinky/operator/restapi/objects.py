@@ -6,6 +6,8 @@ slurmrestd cannot fetch its configuration from slurmctld, so it mounts slurm.con
 
 from typing import Any
 
+import msgspec
+
 from slinky.api.controller import Controller
 from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMRESTD
@@ -49,6 +51,17 @@ def manifests(
         (SERVICES, service(rest_api)),
         (DEPLOYMENTS, deployment(rest_api, controller, hashes, images)),
     )
+
+
+def wanted_image(rest_api: RestApi, images: Images) -> str:
+    """Return the image of slurmrestd that the spec asks for."""
+    return str(rest_api.spec.slurmrestd.get("image") or images.image_for("slurmrestd"))
+
+
+def with_image(rest_api: RestApi, image: str) -> RestApi:
+    """Return the RestApi with another image."""
+    spec = msgspec.structs.replace(rest_api.spec, slurmrestd={**rest_api.spec.slurmrestd, "image": image})
+    return msgspec.structs.replace(rest_api, spec=spec)
 
 
 def service(rest_api: RestApi) -> JsonObject:

@@ -54,6 +54,15 @@ def template(node_set: NodeSet) -> dict[str, Any]:
     return {"spec": {field: spec[field] for field in FIELDS if field in spec}}
 
 
+def newest_image(stored: Iterable[Revision], default: str) -> str | None:
+    """The image of slurmd in the newest revision; None if there is no revision."""
+    newest = max(stored, key=lambda item: item.revision, default=None)
+    if newest is None:
+        return None
+    slurmd = ((newest.data or {}).get("spec") or {}).get("slurmd") or {}
+    return str(slurmd.get("image") or default)
+
+
 def contents_digest(hashes: WorkerHashes) -> str:
     """Digest of the keys and files that a worker reads."""
     return fingerprint({"slurmKey": hashes.slurm_key, "sshd": hashes.sshd, "sssd": hashes.sssd})
