@@ -12,7 +12,7 @@ UNIT      := -n 2 --timeout=60 --cov --cov-report=
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-autoscaler chaos clean audit
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-autoscaler bench-exporter chaos clean audit
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -108,6 +108,10 @@ bench-bridge: setup ## Every promise of docs/bridge/performance.md; BENCH="--hel
 
 bench-autoscaler: setup ## CPU time of the demand of 10,000 pending jobs over 50 NodeSets (seconds)
 	$(BIN)/python -m bench.autoscaler
+
+bench-exporter: setup ## The exporter at 10,000 jobs and 5,000 nodes: every promise of docs/observe.md (half an hour)
+	$(BIN)/slinky lab prepare
+	$(BIN)/python -m bench.exporter
 
 bench-lab: setup ## How long a warm lab takes to come up
 	$(BIN)/python -m bench.lab

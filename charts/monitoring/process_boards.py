@@ -54,7 +54,11 @@ OPERATOR = Board(
             "Configuration: wanted and loaded generation",
             (
                 Query(f"slinky_operator_config_generation_wanted{{{HERE}}}", "{{controller}} wanted"),
-                Query(f"slinky_operator_config_generation_loaded{{{HERE}}}", "{{controller}} loaded"),
+                Query(
+                    f"slinky_operator_config_generation_loaded{{{HERE}}} "
+                    f"or 0 * slinky_operator_config_generation_wanted{{{HERE}}}",
+                    "{{controller}} loaded",
+                ),
             ),
         ),
         number("Slurm answers", f"min(slinky_operator_slurm_up{{{HERE}}})", "bool_yes_no"),

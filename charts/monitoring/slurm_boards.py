@@ -132,6 +132,12 @@ QUEUE = Board(
                 Query(f"min by (partition) ({m('pending_smallest_job_nodes')})", "smallest {{partition}}"),
             ),
         ),
+        graph(
+            "Pending jobs that more nodes would start",
+            f"sum by (partition) ({m('pending_scalable_jobs')})",
+            "{{partition}}",
+            description="Without jobs that are held, limited, or wait for other jobs.",
+        ),
         Panel(
             "Jobs submitted and started",
             (

@@ -13,7 +13,8 @@ from functools import lru_cache
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _AMOUNT = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?([KMGTP]?)\Z")
 _GRES = re.compile(r"(?P<name>[^:(=,]+)(?::(?P<type>[^:(=,]+))?:(?P<count>\d{1,12})(?P<unit>[KMGTP]?)\Z")
-_TEXTS_CACHED = 4096
+#: Texts whose amounts are remembered: a scrape of the exporter reads those of every job and node several times.
+_TEXTS_CACHED = 16_384
 MEGABYTE = 2**20
 
 #: Name and type of a generic resource; the type is empty if it has none.

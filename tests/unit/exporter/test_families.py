@@ -73,6 +73,8 @@ QUEUE = (
         ("pending_largest_job_nodes", ("gpu",), 2),
         ("pending_oldest_eligible_seconds", ("gpu",), 1000),
         ("pending_smallest_job_nodes", ("gpu",), 2),
+        ("pending_scalable_jobs", ("gpu",), 2),
+        ("pending_scalable_nodes", ("gpu",), 3),
         ("account_gres_allocated", ("a", "gpu", "h100"), 2),
         ("job_node", ("1", "n2"), 1),
         ("job_gpus", ("1",), 2),

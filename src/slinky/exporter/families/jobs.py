@@ -6,24 +6,25 @@ from collections.abc import Callable, Iterator
 
 from slinky.exporter.families.family import PARTITION, Compute, Family, Values, node_names
 from slinky.exporter.snapshot import ClusterSnapshot
+from slinky.insight.job_shape import find_obstacle
 from slinky.insight.tres import ResourceAmounts, parse_tres
 from slinky.slurm import Job
 
 
-def _partitions(job: Job | None) -> list[str]:
-    """The partitions of a job: a pending job may name several."""
-    return job.partition.split(",") if job and job.partition else [""]
+def _partition(job: Job | None) -> str:
+    """The first partition of a job: a pending job may name several, and counts once."""
+    return job.partition.partition(",")[0] if job else ""
 
 
 def _pending(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, str]]:
     """Pending jobs that slurmctld may start, with the first partition of each: it counts once."""
     for record in snapshot.jobs:
         if record.state.pending and record.detail is not None:
-            yield record.detail, _partitions(record.detail)[0]
+            yield record.detail, _partition(record.detail)
 
 
 def _jobs(snapshot: ClusterSnapshot) -> Values:
-    return Counter((_partitions(record.detail)[0], record.state.base.lower()) for record in snapshot.jobs)
+    return Counter((_partition(record.detail), record.state.base.lower()) for record in snapshot.jobs)
 
 
 def _jobs_of_accounts(snapshot: ClusterSnapshot) -> Values:
@@ -76,6 +77,19 @@ def _pending_extreme(choose: Callable[[float, float], float]) -> Compute:
                 nodes = _pending_nodes(job)
                 extreme[partition,] = choose(extreme.get((partition,), nodes), nodes)
         return extreme
+
+    return compute
+
+
+def _curable(amount: Callable[[Job], float]) -> Compute:
+    """Sums over pending jobs that more nodes would start: not those that are held, limited or wait for other jobs."""
+
+    def compute(snapshot: ClusterSnapshot) -> Values:
+        sums: dict[tuple[str, ...], float] = defaultdict(float)
+        for job, partition in _pending(snapshot):
+            if not find_obstacle(job, now=snapshot.now):
+                sums[partition,] += amount(job)
+        return sums
 
     return compute
 
@@ -141,6 +155,18 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "pending_gres", "Generic resources that pending jobs request.", ("partition", "gres", "type"), _pending_gres
+    ),
+    Family(
+        "pending_scalable_jobs",
+        "Pending jobs that more nodes would start; not held, limited or dependent ones.",
+        PARTITION,
+        _curable(lambda _: 1),
+    ),
+    Family(
+        "pending_scalable_nodes",
+        "Nodes that these jobs request; a figure for autoscalers that know no shapes of jobs.",
+        PARTITION,
+        _curable(_pending_nodes),
     ),
     Family(
         "pending_largest_job_nodes",

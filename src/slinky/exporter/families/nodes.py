@@ -27,15 +27,14 @@ DRAIN_OWNERS = {
 SEGMENT_SIZES = (1, 2, 4, 8, 16, 32)
 
 
-def hosts_by_partition(snapshot: ClusterSnapshot) -> Iterator[tuple[Host, str]]:
-    """Every node once for each of its partitions."""
+def _by_partition(snapshot: ClusterSnapshot) -> Iterator[tuple[Host, str]]:
     for host in snapshot.hosts:
         for partition in host.partitions or ("",):
             yield host, partition
 
 
 def _nodes(snapshot: ClusterSnapshot) -> Values:
-    return Counter((partition, _node_state(host)) for host, partition in hosts_by_partition(snapshot))
+    return Counter((partition, _node_state(host)) for host, partition in _by_partition(snapshot))
 
 
 def _cluster_nodes(snapshot: ClusterSnapshot) -> Values:
@@ -51,7 +50,7 @@ def _node_state(host: Host) -> str:
 
 def _node_flags(snapshot: ClusterSnapshot) -> Values:
     return Counter(
-        (partition, flag.lower()) for host, partition in hosts_by_partition(snapshot) for flag in host.state.flags
+        (partition, flag.lower()) for host, partition in _by_partition(snapshot) for flag in host.state.flags
     )
 
 

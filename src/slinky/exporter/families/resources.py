@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from slinky.exporter.families.family import Compute, Family, Values
-from slinky.exporter.families.nodes import hosts_by_partition
 from slinky.exporter.snapshot import ClusterSnapshot
 from slinky.insight.tres import MEGABYTE, parse_gres
 from slinky.slurm import Host
@@ -30,10 +29,11 @@ def _capacities(read: Callable[[Host], Mapping[tuple[str, ...], Capacity]]) -> C
 
     def compute(snapshot: ClusterSnapshot) -> Values:
         sums: dict[tuple[str, ...], float] = defaultdict(float)
-        for host, partition in hosts_by_partition(snapshot):
+        for host in snapshot.hosts:
             for labels, capacity in read(host).items():
                 for state, amount in zip(Capacity._fields, capacity, strict=True):
-                    sums[(partition, *labels, state)] += amount
+                    for partition in host.partitions or ("",):
+                        sums[(partition, *labels, state)] += amount
         return sums
 
     return compute
