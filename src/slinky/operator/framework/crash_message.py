@@ -55,7 +55,7 @@ def plain_output(output: str) -> str:
 
     The kubelet cuts the beginning of long output, so that the first line may be a part of an object.
     """
-    return "\n".join(map(_plain_line, output.splitlines()))
+    return "\n".join(map(_plain_line, output.split("\n")))
 
 
 def _plain_line(line: str) -> str:
