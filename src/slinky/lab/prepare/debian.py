@@ -82,20 +82,22 @@ def machine(store: ArtifactCache) -> Artifact:
 
 
 def prometheus(store: ArtifactCache) -> Artifact:
-    """The Prometheus server of Debian, in `prometheus`: tests run it on the host."""
-    origin, what = base(), "Prometheus"
+    """Programs of Prometheus as Debian builds them, which tests run on the host: `prometheus` and `promtool`."""
+    origin, what, programs = base(), "Prometheus", ("prometheus", "promtool")
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
         tree = folder / "tree"
         stream(["cp", "-a", str(store.require(origin) / "tree"), str(tree)])
-        download = "apt-get -q update && cd /srv && apt-get -q download prometheus && dpkg-deb -x prometheus_*.deb ."
-        run_in(tree, ["sh", "-c", download], on_line=lambda line: progress.step(what, line[:60]))
-        shutil.copy2(tree / "srv/usr/bin/prometheus", folder / "prometheus")
-        (name,) = [path.name for path in (tree / "srv").glob("prometheus_*.deb")]
+        unpack = 'for package in *.deb; do dpkg-deb -x "$package" .; done'
+        script = f"apt-get -q update && cd /srv && apt-get -q download {' '.join(programs)} && {unpack}"
+        run_in(tree, ["sh", "-c", script], on_line=lambda line: progress.step(what, line[:60]))
+        packages = [path.name.split("_") for path in (tree / "srv").glob("*.deb")]
+        for program in programs:
+            shutil.copy2(tree / "srv/usr/bin" / program, folder / program)
         shutil.rmtree(tree)
-        return {"prometheus": name.split("_")[1]}
+        return {name: version for name, version, *_ in packages}
 
-    return Artifact("prometheus", what, (origin.key,), build, gigabytes=1, digested=("prometheus",))
+    return Artifact("prometheus", what, (origin.key, *programs), build, gigabytes=1, digested=programs)
 
 
 def install(tree: Path, packages: tuple[str, ...], progress: Progress, task: str) -> None:
