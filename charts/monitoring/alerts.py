@@ -206,6 +206,19 @@ ALERTS: tuple[Alert, ...] = (
         ),
     ),
     Alert(
+        "ScaleUpCapped",
+        "slurm-operator",
+        "slinky_operator_workers_not_granted > 0",
+        "30m",
+        "info",
+        "Pending jobs need {{ $value }} workers of {{ $labels.namespace }}/{{ $labels.nodeset }} that are not granted.",
+        "The autoscaler would add workers, but the maximum, the budget or a pause after a failure does not allow it.",
+        (
+            "`kubectl describe nodeset -n NAMESPACE NAME`: the last decisions of the autoscaler say why.",
+            "Raise `spec.autoscaling.maxReplicas` or the budget if the demand is wanted.",
+        ),
+    ),
+    Alert(
         "ScaleUpUnfulfilled",
         "slurm-operator",
         'slinky_operator_nodeset_workers{state="desired"} > ignoring (state) '

@@ -33,6 +33,13 @@ OPERATOR = Board(
             f'slinky_operator_nodeset_workers{{{HERE}, state="ready"}}',
             "{{nodeset}}",
         ),
+        Panel(
+            "Autoscaler: workers wanted, and needed but not granted",
+            (
+                Query(f"slinky_operator_workers_wanted{{{HERE}}}", "{{nodeset}} wanted"),
+                Query(f"slinky_operator_workers_not_granted{{{HERE}}}", "{{nodeset}} not granted"),
+            ),
+        ),
         graph(
             "Duration of the rollout under way",
             f"(time() - slinky_operator_rollout_start_timestamp_seconds{{{HERE}}}) * "

@@ -90,7 +90,8 @@ def process_metrics() -> Iterator[Metric]:
     counts = dict.fromkeys(operator.WORKER_STATES, 2)
     operator.WorkerMetrics().publish(node_set, {**counts, "node_set_hash": "x"}, NOW)
     operator.DrainMetrics().publish(node_set, {operator.DrainWait("scale-in", "jobs"): 1}, 5.0, 0)
-    for gauge in (operator.SLURM_UP, operator.SLURM_AGE, operator.CONFIG_WANTED, operator.TOKEN_EXPIRY):
+    gauges = (operator.SLURM_UP, operator.SLURM_AGE, operator.CONFIG_WANTED, operator.TOKEN_EXPIRY)
+    for gauge in (*gauges, operator.WORKERS_WANTED, operator.WORKERS_NOT_GRANTED):
         gauge.labels(*controller).set(1)
     operator.SLURM_CALLS.labels(*controller, "GET", "200").observe(0.1)
     operator.WRITES.labels("apply", "Pod").inc()

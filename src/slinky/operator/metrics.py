@@ -86,6 +86,12 @@ WORKERS_WANTED = gauge(
     "namespace",
     "nodeset",
 )
+WORKERS_NOT_GRANTED = gauge(
+    "slinky_operator_workers_not_granted",
+    "Workers that pending jobs need and that the latest decision of the autoscaler does not grant.",
+    "namespace",
+    "nodeset",
+)
 AUTOSCALINGS = counter(
     "slinky_operator_autoscalings_total",
     "Changes of replicas by the autoscaler.",

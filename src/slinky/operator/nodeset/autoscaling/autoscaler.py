@@ -19,7 +19,7 @@ from slinky.kube.types import Key, ObjectMeta, View
 from slinky.operator.framework import references
 from slinky.operator.framework.conditions import ConditionState, previous_state
 from slinky.operator.framework.context import Context
-from slinky.operator.metrics import AUTOSCALINGS, WORKERS_WANTED, WRITES
+from slinky.operator.metrics import AUTOSCALINGS, WORKERS_NOT_GRANTED, WORKERS_WANTED, WRITES
 from slinky.operator.nodeset.autoscaling import pools
 from slinky.operator.nodeset.autoscaling.decision import (
     PoolDemand,
@@ -28,6 +28,7 @@ from slinky.operator.nodeset.autoscaling.decision import (
     decide,
     next_status,
     with_retry,
+    workers_not_granted,
 )
 from slinky.operator.nodeset.autoscaling.policy import duration
 from slinky.operator.nodeset.workers import Worker, build_worker
@@ -109,7 +110,8 @@ class Autoscaler:
         after = next_status(
             policy, status, counts, decision, now, impossible=impossible, learned=pools.learn_worker(hosts)
         )
-        self._publish(node_set.key, None if demand is None else decision.replicas)
+        lacking = 0 if demand is None else workers_not_granted(counts, demand, decision)
+        self._publish(node_set.key, None if demand is None else decision.replicas, lacking)
         if policy.mode == "Active" and decision.replicas != node_set.spec.replicas:
             node_set = await self._write(node_set, decision, record_event)
         return AutoscalerResult(node_set, after, _condition(policy, decision), decision.recheck_seconds)
@@ -118,13 +120,15 @@ class Autoscaler:
         """Discard what is remembered of a NodeSet that no longer exists."""
         self._publish(key, None)
 
-    def _publish(self, key: Key, wanted: int | None) -> None:
-        """Publish the number; what is not known has no series, so that no autoscaler follows an old number."""
+    def _publish(self, key: Key, wanted: int | None, not_granted: int = 0) -> None:
+        """Publish the numbers; what is not known has no series, so that no autoscaler follows an old number."""
         if wanted is not None:
             WORKERS_WANTED.labels(*key).set(wanted)
+            WORKERS_NOT_GRANTED.labels(*key).set(not_granted)
             return
-        with contextlib.suppress(KeyError):
-            WORKERS_WANTED.remove(*key)
+        for gauge in (WORKERS_WANTED, WORKERS_NOT_GRANTED):
+            with contextlib.suppress(KeyError):
+                gauge.remove(*key)
 
     def _follow(self, controller: Key) -> None:
         """Have the mirror read pending jobs while a NodeSet of the cluster needs them."""

@@ -114,6 +114,11 @@ def decide(
     return _growth(situation) or _shrinkage(situation)
 
 
+def workers_not_granted(workers: WorkerCounts, demand: PoolDemand, decision: ScalingDecision) -> int:
+    """How many workers pending jobs need beyond those that a decision adds: maximum, budget or back-off refuse them."""
+    return max(0, demand.new_workers - max(0, decision.replicas - workers.replicas))
+
+
 class _Situation(NamedTuple):
     """What a decision about growing or shrinking depends on."""
 

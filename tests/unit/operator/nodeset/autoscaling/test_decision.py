@@ -17,10 +17,12 @@ from slinky.operator.nodeset.autoscaling.decision import (
     MAX_RECORDS,
     PoolDemand,
     ScalingDecision,
+    ScalingReason,
     WorkerCounts,
     decide,
     next_status,
     with_retry,
+    workers_not_granted,
 )
 
 IDLE = 400.0  # longer than scaleIn.idleFor
@@ -316,3 +318,9 @@ def test_a_decision_without_demand_does_not_flap(situation: tuple[WorkerCounts, 
     grown = WorkerCounts(after, workers.starting + after - workers.replicas, 0, workers.idle_seconds)
     again = decide(chosen, grown, PoolDemand(0, demand.claimed + demand.new_workers), AutoscalingStatus(), NOW)
     assert again.replicas >= after or workers.idle_seconds or workers.overdue
+
+
+@pytest.mark.parametrize(("needed", "replicas", "expected"), [(3, 5, 0), (3, 4, 1), (3, 2, 3), (0, 2, 0), (3, 1, 3)])
+def test_workers_that_a_decision_does_not_add_are_not_granted(needed: int, replicas: int, expected: int) -> None:
+    decision = ScalingDecision(replicas, ScalingReason.MAXIMUM, "")
+    assert workers_not_granted(WorkerCounts(2), PoolDemand(needed), decision) == expected
