@@ -28,7 +28,7 @@ ReturnToService=2
 PartitionName=all Nodes=ALL Default=YES MaxTime=UNLIMITED
 """
 #: Two devices that every machine has and every user may open.
-GPUS = ("/dev/full", "/dev/fuse")
+GPUS = ("/dev/full", "/dev/random")
 FILES = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
