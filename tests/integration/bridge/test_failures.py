@@ -62,7 +62,6 @@ async def test_an_unreachable_slurm_costs_no_pod(proxied: ProxiedStage, fault: s
     await stage.wait_reason("late", "SlurmUnreachable")
     assert not (await stage.get_pod("p")).metadata.deleting
     await stage.report_phase("p", "Succeeded", 0)
-
     await eventually(lambda: proxy.faults > 3, "requests that failed or were given up")
     await stage.quiet()
     assert names.FINALIZER in (await stage.get_pod("p")).metadata.finalizers  # its job could not be ended yet
@@ -151,23 +150,37 @@ async def test_a_slurmctld_restart_costs_no_pod(stage: BridgeStage, slurm: LabSl
     await stage.wait_bound("waiting")
 
 
-async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(stage: BridgeStage, slurm: LabSlurm) -> None:
-    await asyncio.to_thread(
-        restart_slurmctld, slurm
-    )  # its orderly end writes the state files that a crash leaves behind
-    await stage.create_pod()
-    await stage.wait_job()
+async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(
+    three_nodes: BridgeStage, slurm: LabSlurm
+) -> None:
+    """Slurmctld forgets the last seconds before a crash: some of the jobs that have just started, waited or ended."""
+    await asyncio.to_thread(restart_slurmctld, slurm)  # its end writes the state files that a crash leaves behind
+    pods = {}
+    for name in ("a", "b", "ended"):
+        pods[name] = (await three_nodes.create_pod(name)).metadata.uid
+        await three_nodes.wait_bound(name)
+        await three_nodes.report_phase(name, "Running")
+    pods["waiting"] = (await three_nodes.create_pod("waiting")).metadata.uid
+    await three_nodes.wait_job("waiting")
     await asyncio.to_thread(slurm.stop, "slurmctld")
+    await three_nodes.report_phase("ended", "Succeeded", 0)
     await asyncio.to_thread(slurm.start, "slurmctld")
+    del pods["ended"]  # its node is free for the pod that waits
 
     async def healthy() -> bool:
-        pod = await stage.find_pod()
-        if pod is None or pod.metadata.deleting:
-            return True  # the crash lost its job while it ran; it was evicted with the reason
-        job = await stage.slurm.job(pod.metadata.labels[names.JOB_LABEL])
-        return bool(pod.spec.node_name) and job.state.running and stage.settings.bridge_name in job.admin_comment
+        for name, uid in pods.items():
+            pod = await three_nodes.get_pod(name)
+            assert (pod.metadata.uid, pod.metadata.deleting) == (uid, False), pod
+            assert names.JOB_LABEL in pod.metadata.labels, name  # else its job was lost and another one is submitted
+            job = await three_nodes.slurm.job(pod.metadata.labels[names.JOB_LABEL])
+            assert job.state.running, (name, job)
+            assert job.nodes == pod.spec.node_name
+            assert f"{three_nodes.namespace}/{name}" in job.admin_comment
+        return len(await three_nodes.jobs()) == len(pods)
 
-    await eventually(healthy, "a live job, or an eviction")
+    await eventually(healthy, "one live job for every pod, and no other")
+    pod = await three_nodes.find_pod("ended")
+    assert pod is None or names.FINALIZER not in pod.metadata.finalizers
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["id", "sluid"])
