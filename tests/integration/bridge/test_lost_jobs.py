@@ -24,6 +24,8 @@ from slinky.lab.slurm.conf import configuration
 from slinky.slurm import Host, Listing, NodeUpdate, expand
 from slinky.slurm import SlurmClient as Slurm
 
+#: A job of another user, which slurmrestd cannot allocate at once.
+AS_ALICE = {names.OPTION + "user-id": "alice", names.OPTION + "account": "lab"}
 STATE, COPY = "/var/lib/slurm/ctld", "/var/lib/slurm/copy"
 
 
@@ -75,9 +77,9 @@ async def two_nodes(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]
         yield stage
 
 
-async def run_two_pods(stage: BridgeStage) -> None:
+async def run_two_pods(stage: BridgeStage, options: Mapping[str, str] | None = None) -> None:
     for name in ("a", "b"):
-        await stage.run_pod(name)
+        await stage.run_pod(name, annotations=dict(options or {}))
 
 
 async def occupy(stage: BridgeStage, host: str) -> int:
@@ -180,12 +182,13 @@ async def test_a_lost_job_is_replaced_on_every_node_where_a_pod_is_left(
     await eventually(replaced, "one new job on both nodes")
 
 
+@pytest.mark.parametrize("options", [{}, AS_ALICE], ids=["own user", "other user"])
 async def test_evictions_of_pods_whose_nodes_have_other_jobs_are_limited(
-    two_nodes: BridgeStage, slurm: LabSlurm
+    two_nodes: BridgeStage, slurm: LabSlurm, options: dict[str, str]
 ) -> None:
     state = SlurmctldState(slurm)
     await state.save()
-    await run_two_pods(two_nodes)
+    await run_two_pods(two_nodes, options)
     await two_nodes.crash()
     await state.restore()
     taken = [await occupy(two_nodes, host) for host in two_nodes.nodes]

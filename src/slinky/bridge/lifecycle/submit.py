@@ -115,8 +115,11 @@ class Submitter:
 
         async def send(requests: Sequence[JobRequest]) -> str:
             request = msgspec.structs.replace(requests[0], **fields)
-            start = self._client.submit if has_other_user(request) else self._client.allocate
-            accepted = await start(request)
+            if has_other_user(request):
+                # A job that waits would leave the pods on nodes that Slurm has given to others.
+                accepted = await self._client.submit(msgspec.structs.replace(request, immediate=True))
+            else:
+                accepted = await self._client.allocate(request)
             metrics.SUBMISSIONS.labels("reclaim").inc()
             return str(accepted.job_id)
 

@@ -52,7 +52,7 @@ class FakeSlurm:
         return SubmittedJob(7)
 
     async def submit(self, *requests: JobRequest) -> SubmittedJob:
-        self.requests.append("submit")
+        self.requests.append("submit at once" if requests[0].immediate else "submit")
         await self._hang()
         return SubmittedJob(8)
 
@@ -118,11 +118,11 @@ async def test_a_job_that_cannot_start_at_once_is_queued(error: int, requests: l
 
 
 @pytest.mark.parametrize("owner", [{"user_id": "alice"}, {"group_id": "staff"}, {}])
-async def test_a_job_of_another_user_is_never_allocated_at_once(owner: dict[str, str]) -> None:
-    """Slurmrestd would start it as the user of the bridge's token."""
+async def test_a_job_of_another_user_is_never_allocated(owner: dict[str, str]) -> None:
+    """Slurmrestd would start it as the user of the bridge's token. A replacement starts at once or is rejected."""
     slurm = FakeSlurm()
     await slurm.submitter.submit_replacement(SINGLE, job_spec(**owner), ["n1"])
-    assert slurm.requests == (["submit"] if owner else ["allocate"])
+    assert slurm.requests == (["submit at once"] if owner else ["allocate"])
     assert not owner or not slurm.submitter.would_start(job_spec(**owner))
 
 
