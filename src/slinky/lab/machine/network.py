@@ -91,6 +91,7 @@ def claim(control: int) -> Network:
 
 def attach(network: Network, control: int, machine: int, name: str, address: str) -> None:
     """Connect the namespace of process `machine` to the lab's bridge."""
+    _remove_link(control, name)
     ip(control, [f"link add {name} type veth peer name eth0 netns {machine}", f"link set {name} master bridge up"])
     ip(
         machine,
@@ -106,6 +107,7 @@ def attach(network: Network, control: int, machine: int, name: str, address: str
 
 def attach_guest(control: int, machine: int, name: str) -> None:
     """Bridge the cards of a guest, whose QEMU runs in the namespace of `machine`, to the lab's bridge."""
+    _remove_link(control, name)
     ip(control, [f"link add {name} type veth peer name eth0 netns {machine}", f"link set {name} master bridge up"])
     lab, management = GUEST_TAPS
     ip(
@@ -135,6 +137,12 @@ def guest_commands(network: Network, address: str) -> str:
             "",
         )
     )
+
+
+def _remove_link(control: int, name: str) -> None:
+    """Remove the link of a machine that has crashed: the kernel may take a moment to remove its namespace."""
+    remove = ["nsenter", f"--target={control}", "--net", "ip", "link", "delete", name]
+    subprocess.run(remove, capture_output=True, check=False)
 
 
 def route_pods(network: Network, control: int, number: int) -> None:
