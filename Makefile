@@ -12,7 +12,7 @@ UNIT      := -n 2 --timeout=60 --cov --cov-report=
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-autoscaler bench-exporter chaos clean audit
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -112,6 +112,9 @@ bench-autoscaler: setup ## CPU time of the demand of 10,000 pending jobs over 50
 bench-exporter: setup ## The exporter at 10,000 jobs and 5,000 nodes: every promise of docs/observe.md (half an hour)
 	$(BIN)/slinky lab prepare
 	$(BIN)/python -m bench.exporter
+
+bench-forecast: setup ## How long a forecast of 10,000 pending jobs over 5,000 nodes takes
+	$(BIN)/python -m bench.forecast
 
 bench-lab: setup ## How long a warm lab takes to come up
 	$(BIN)/python -m bench.lab

@@ -13,9 +13,8 @@ import yaml
 from tests.chart.helm import Helm, Objects, Refused, one
 from tests.integration.api.conftest import Kubectl
 from tests.support.waiting import eventually
-from typer.main import get_command
 
-from slinky.cli.main import app
+from slinky.cli.main import SlinkyGroup
 from slinky.kube import NAMESPACES, PODS, Forbidden, Key, KubeClient, Unstructured, connect
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.observe import Health
@@ -309,14 +308,13 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: dict[str, Any], wh
 
 
 def test_every_flag_of_the_chart_is_one_of_the_command(helm: Helm) -> None:
-    commands = getattr(get_command(app), "commands", {})
     secure = {"metricsPort": 8080, "metricsSecure": True}
     for item in helm.render("slurm-operator", {"operator": {**secure, "profile": True}, "webhook": secure}):
         if item["kind"] == "Deployment":
             (container,) = item["spec"]["template"]["spec"]["containers"]
             verb, *flags = container["args"]
             assert ("--profile" in flags) == (verb == "operator")
-            known = {option for given in commands[verb].params for option in given.opts}
+            known = {option for given in SlinkyGroup.load(verb).params for option in given.opts}
             assert {flag.split("=")[0] for flag in flags} <= known
 
 

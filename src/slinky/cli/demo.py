@@ -14,7 +14,10 @@ from slinky.lab.progress import Progress
 
 NAME, NODES = "demo", 3
 
+app = typer.Typer()
 
+
+@app.command()
 def demo(
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format: text or json.")] = Format.TEXT,
 ) -> None:

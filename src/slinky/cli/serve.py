@@ -157,11 +157,10 @@ def exporter(
     _serve(lambda health: exporter_app.main(settings, health), log_level, health_addr, metrics_addr)
 
 
-def mount(app: typer.Typer) -> None:
-    """Add the commands to `slinky`."""
-    for command in (operator, webhook, bridge, bridge_admission, exporter):
-        command_class = CompatFlags if command in (operator, webhook) else None
-        app.command(command.__name__.replace("_", "-"), cls=command_class)(command)
+app = typer.Typer(pretty_exceptions_enable=False)
+for _command in (operator, webhook, bridge, bridge_admission, exporter):
+    _class = CompatFlags if _command in (operator, webhook) else None
+    app.command(_command.__name__.replace("_", "-"), cls=_class)(_command)
 
 
 def _serve(

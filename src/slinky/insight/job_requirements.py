@@ -52,9 +52,10 @@ class HostResources:
         return missing
 
 
-def requirements(job: Job) -> JobRequirements:
-    """The needs of a job on each of its nodes, from what it requested."""
-    total = parse_tres(job.tres_req_str or job.tres_alloc_str)
+def requirements(job: Job, *, allocated: bool = False) -> JobRequirements:
+    """The needs of a job on each of its nodes, from what it requested or, for a running job, what it has."""
+    texts = (job.tres_alloc_str, job.tres_req_str) if allocated else (job.tres_req_str, job.tres_alloc_str)
+    total = parse_tres(texts[0] or texts[1])
     nodes = max(job.node_count.whole, total.nodes, 1)
     memory = total.memory_bytes // 2**20
     gres = {kind: ceil(count / nodes) for kind, count in total.gres.items() if count}

@@ -68,7 +68,7 @@ from slinky.slurm.model.views import Host, Job, JobStatus, License, NodeResource
 from slinky.slurm.tokens import FixedToken, TokenSource
 from slinky.slurm.transport.decode import cancel_failures, decode_in_slices, require
 from slinky.slurm.transport.endpoints import Endpoint, Slurmctld
-from slinky.slurm.transport.http import CONNECTIONS, HttpTransport, RequestRecord, build_query
+from slinky.slurm.transport.http import CONNECTIONS, HttpTransport, RequestRecord, RequestTransport, build_query
 from slinky.slurm.transport.session import Session
 from slinky.slurm.transport.versions import DataParserVersion
 
@@ -90,15 +90,17 @@ class SlurmClient:
         deadline: float | None = None,
         observe: Callable[[RequestRecord], None] | None = None,
         clock: Callable[[], float] = time.time,
+        transport: RequestTransport | None = None,
     ) -> None:
         """Connect to the slurmrestd at `url` (http, https or `unix:/path`), as `user` if the token allows that.
 
         `deadline` shortens the deadline of every request; below 12 seconds, a slurmctld that is down is reported as a
-        slurmrestd that does not respond. `observe` is called after every request.
+        slurmrestd that does not respond. `observe` is called after every request. `transport` replaces the connections
+        to `url`, for a slurmrestd that is reached in another way.
         """
         source = FixedToken(tokens) if isinstance(tokens, str) else tokens
-        transport = HttpTransport(url, tls=tls, connections=connections, observe=observe)
-        self.session = Session(transport, source, user=user, version=version, deadline=deadline, clock=clock)
+        sender = transport or HttpTransport(url, tls=tls, connections=connections, observe=observe)
+        self.session = Session(sender, source, user=user, version=version, deadline=deadline, clock=clock)
         self.accounting = AccountingClient(self.session)
 
     async def __aenter__(self) -> Self:

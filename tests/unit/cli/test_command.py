@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from slinky.cli.main import app
+from slinky.cli.main import SlinkyGroup, app
 from slinky.lab.errors import LabError
 from slinky.lab.prepare import tools
 from slinky.lab.progress import Progress
@@ -23,6 +22,9 @@ def run(*argv: str) -> Result:
 def folders_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLINKY_STATE", str(tmp_path / "labs"))
     monkeypatch.setenv("SLINKY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "SLURM_JWT", "SLURM_JWT_FILE", "SLINKY_SLURM_URL"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def commands(group: Any, *path: str) -> list[tuple[str, ...]]:
@@ -30,7 +32,11 @@ def commands(group: Any, *path: str) -> list[tuple[str, ...]]:
     return [path, *(found for name, command in below for found in commands(command, *path, name))]
 
 
-@pytest.mark.parametrize("path", commands(get_command(app)), ids=" ".join)
+def all_commands() -> list[tuple[str, ...]]:
+    return [(), *(found for name in SlinkyGroup.table for found in commands(SlinkyGroup.load(name), name))]
+
+
+@pytest.mark.parametrize("path", all_commands(), ids=" ".join)
 def test_every_command_explains_itself(path: tuple[str, ...]) -> None:
     result = run(*path, "--help")
     assert result.exit_code == 0
@@ -50,11 +56,33 @@ def test_every_command_explains_itself(path: tuple[str, ...]) -> None:
         (["lab", "down", "-o", "json"], 0, '"removed": false'),
         (["lab", "list", "-o", "json"], 0, "[]"),
         (["--version"], 0, "slinky 0."),
+        (["version", "--client"], 0, "client: 0."),
+        (["explein"], 2, "Did you mean explain?"),
+        (["queue"], 1, "set --url and SLURM_JWT"),
+        (["queue", "--url", "http://127.0.0.1:1"], 5, "there is no token"),
+        (["queue", "--url", "http://127.0.0.1:1", "--token-file", "/nowhere"], 1, "cannot be read"),
+        (["queue", "--kubeconfig", "/nowhere"], 1, "there is no kubeconfig"),
+        (["whatif", "--url", "http://127.0.0.1:1"], 2, "name a change"),
+        (["whatif", "--qos", "high"], 2, "change a job: name it"),
+        (["whatif", "--add", "gpu"], 2, "is not PARTITION=COUNT"),
+        (["whatif", "7", "--time", "soon"], 2, "is not a time such as"),
     ],
 )
 def test_wrong_input_ends_in_a_sentence_and_a_code(argv: list[str], code: int, said: str) -> None:
     result = run(*argv)
     assert (result.exit_code, said in result.output) == (code, True), result.output
+
+
+def test_the_table_has_the_help_of_each_command() -> None:
+    for name, (_, text) in SlinkyGroup.table.items():
+        help_text = SlinkyGroup.load(name).help or ""
+        assert help_text.split()[:1] == text.split()[:1], name
+
+
+def test_slurm_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JWT", "a.b.c")
+    result = run("queue", "--url", "http://127.0.0.1:1")
+    assert (result.exit_code, "Slurm cannot be reached" in result.output) == (4, True), result.output
 
 
 def test_a_lab_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import typer
 import yaml
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperOption
 from typer.testing import CliRunner
 
-from slinky.cli.main import app
+from slinky.cli.main import SlinkyGroup, app
 from slinky.operator.settings import OperatorSettings
 
 CHART = Path(__file__).parents[3] / "charts/slurm-operator"
@@ -29,9 +28,7 @@ def camel_case(name: str) -> str:
 
 
 def options() -> dict[str, TyperOption]:
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    params = group.commands["operator"].params
+    params = SlinkyGroup.load("operator").params
     return {name: param for param in params if isinstance(param, TyperOption) for name in param.opts}
 
 

@@ -5,6 +5,7 @@ slurmrestd does not serve the parts of a priority, so they are computed from the
 the QOS and the partition; what the weights do not explain is reported as the rest.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -102,14 +103,20 @@ _WEIGHTS = {
 
 
 def conf_number(snapshot: QueueSnapshot, name: str) -> int:
-    """A number of slurmctld's configuration, by its name in lower case without underscores; 0 if it is not known."""
-    for key, entry in snapshot.conf.items():
-        if key.lower().replace("_", "") == name:
-            value = entry.get("number", 0) if isinstance(entry, dict) else entry
-            if isinstance(value, int | float):
-                return int(value)
-            return int(value) if isinstance(value, str) and value.isdigit() else bool(value)
-    return 0
+    """A number or a duration of slurmctld's configuration, by its name in lower case; 0 if it is not known."""
+    value = next((value for key, value in snapshot.conf.items() if key.lower() == name), 0)
+    if isinstance(value, str):
+        return _duration_seconds(value)
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def _duration_seconds(text: str) -> int:
+    """Seconds of Slurm's `7-00:00:00`; a text that is no duration, such as weights of resources, counts as 1."""
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,6}):(\d\d):(\d\d)", text)
+    if match is None:
+        return int(bool(text))
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _age_factor(job: Job, snapshot: QueueSnapshot) -> float:

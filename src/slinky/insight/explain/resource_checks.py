@@ -16,7 +16,7 @@ from slinky.insight.job_requirements import (
     requirements,
 )
 from slinky.insight.pending_reasons import Remedy
-from slinky.insight.plain_text import counted, duration, listed, plain
+from slinky.insight.plain_text import NAMES_LIMIT, counted, duration, listed, plain
 from slinky.insight.queue_snapshot import QueueSnapshot, host_names, names
 from slinky.slurm.hostlist import HostlistError, fold
 from slinky.slurm.model.views import Host, Job, Reservation
@@ -230,13 +230,13 @@ def check_priority(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
     if not ahead:
         return
     owners = Counter(other.user_name or "hidden" for other in ahead)
-    shown = listed(f"job {other.job_id} of {other.user_name or 'hidden'}" for other in ahead[:5])
-    more = f" and {len(ahead) - 5} more" if len(ahead) > 5 else ""
-    by_owner = f" (by owner: {listed(f'{owner} {count}' for owner, count in owners.most_common())})" if more else ""
+    shown = listed(f"job {other.job_id} of {other.user_name or 'hidden'}" for other in ahead)
+    counts = listed(f"{owner} {count}" for owner, count in owners.most_common())
+    by_owner = f" (by owner: {counts})" if len(ahead) > NAMES_LIMIT else ""
     yield Finding(
         Topic.PRIORITY,
         f"{counted(len(ahead), 'job')} of higher priority {'wants' if len(ahead) == 1 else 'want'} the same nodes: "
-        f"{shown}{more}{by_owner}.",
+        f"{shown}{by_owner}.",
         "It starts after them, or earlier on nodes that they leave free until its time limit.",
         "A shorter time limit makes an earlier start more likely.",
         Remedy.WORKERS,

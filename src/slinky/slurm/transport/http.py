@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -37,6 +37,25 @@ class RequestRecord(NamedTuple):
     status: int | None
     seconds: float
     received: int
+
+
+class RequestTransport(Protocol):
+    """Sends requests to one slurmrestd."""
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        query: Query = (),
+        body: bytes | None = None,
+        deadline: float = 30.0,
+    ) -> RawResponse:
+        """Send a request and return the response, whatever its status. Raises `TransportError` if there is none."""
+
+    async def close(self) -> None:
+        """Close every connection."""
 
 
 class HttpTransport:

@@ -29,7 +29,7 @@ from slinky.slurm.tokens import TokenError, TokenSource, read_claims
 from slinky.slurm.transport import versions
 from slinky.slurm.transport.decode import NOT_SERVED, RawResponse, parse_response
 from slinky.slurm.transport.endpoints import Endpoint, Slurmctld
-from slinky.slurm.transport.http import HttpTransport, Query
+from slinky.slurm.transport.http import Query, RequestTransport
 from slinky.slurm.transport.versions import DataParserVersion
 
 R = TypeVar("R", bound=Response)
@@ -43,7 +43,7 @@ class Session:
 
     def __init__(
         self,
-        transport: HttpTransport,
+        transport: RequestTransport,
         tokens: TokenSource,
         *,
         user: str | None = None,

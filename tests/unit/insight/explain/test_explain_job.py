@@ -189,9 +189,9 @@ def test_the_parts_of_a_priority_are_computed() -> None:
     shares = (Share(name="alice", parent="lab", fairshare=FairShare(factor=number(0.5))),)
     conf = {
         "PriorityWeightAge": 1000,
-        "PriorityWeightFairShare": 10000,
+        "PriorityWeightFairshare": 10000,
         "PriorityWeightQOS": 5000,
-        "PriorityMaxAge": 604800,
+        "PriorityMaxAge": "7-00:00:00",
     }
     qualities = (Qos(name="normal", priority=number(50)), Qos(name="high", priority=number(100)))
     rank = explain_job(subject, cluster(subject, shares=shares, conf=conf, qos=qualities)).rank

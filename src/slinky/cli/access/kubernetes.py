@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds a Slurm cluster of the operator on Kubernetes: its RestApi, a Token, and the way to slurmrestd.
+
+Inside a pod the client connects to the Service; elsewhere it sends requests through the API server's proxy of the
+Service, so that nothing need be exposed.
+"""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping
+from urllib.parse import urlencode
+
+import msgspec
+
+from slinky.api.controller import CONTROLLERS
+from slinky.api.restapi import REST_APIS, RestApi
+from slinky.api.token import TOKENS, Token
+from slinky.cli.access.connection import ConnectedCluster
+from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, not_found, read_token
+from slinky.insight.plain_text import listed
+from slinky.kube import PODS, SECRETS, Key, KubeClient, Misconfigured, NotFound, Unreachable, connect
+from slinky.kube.transport import Transport
+from slinky.slurm import SlurmClient
+from slinky.slurm.errors import TransportError
+from slinky.slurm.transport.decode import RawResponse
+from slinky.slurm.transport.http import Query
+
+#: Users whose Tokens are preferred, because they see every job.
+PREFERRED_USERS = ("slurm", "root")
+#: The label with the Slurm job of a pod that the bridge schedules.
+POD_JOB_LABEL = "scheduler.slinky.slurm.net/slurm-jobid"
+
+
+@contextlib.asynccontextmanager
+async def open_kubernetes_cluster(options: ClusterOptions) -> AsyncIterator[ConnectedCluster]:
+    """Connect to the cluster that the flags name. Raises `CommandError`, `KubeError` or `SlurmError`."""
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            kube = await stack.enter_async_context(connect(options.kubeconfig or None, options.context or None))
+        except Misconfigured as error:
+            raise CommandError(
+                f"no cluster is named: set --url and SLURM_JWT for a plain Slurm, or KUBECONFIG ({error})"
+            ) from error
+        rest_api = await _find_rest_api(kube, options)
+        token = await _find_token(kube, rest_api, options)
+        where = f"{rest_api.metadata.namespace}/{rest_api.spec.controller_ref.name}"
+        transport = None if _in_pod(options) else ServiceProxyTransport(kube.transport, rest_api)
+        client = await stack.enter_async_context(SlurmClient(rest_api.url, token, transport=transport))
+
+        async def find_pod_job(name: str, namespace: str) -> str:
+            return await job_of_pod(kube, name, namespace or kube.namespace)
+
+        yield ConnectedCluster(client, where, find_pod_job)
+
+
+async def job_of_pod(kube: KubeClient, name: str, namespace: str) -> str:
+    """The id of the job that a pod stands for. Raises `CommandError` for a pod without one."""
+    pod = await kube.find(PODS, Key(namespace, name))
+    if pod is None:
+        pods = [other.metadata.name for other in await kube.list(PODS, namespace=namespace)]
+        raise not_found(f"pod in {namespace}", name, pods)
+    job = pod.metadata.labels.get(POD_JOB_LABEL, "")
+    if not job:
+        raise CommandError(f"the pod {namespace}/{name} has no Slurm job; see its condition SlurmScheduled")
+    return job
+
+
+async def _find_rest_api(kube: KubeClient, options: ClusterOptions) -> RestApi:
+    try:
+        found = await kube.list(REST_APIS, namespace=options.namespace)
+    except NotFound as error:
+        raise CommandError("this Kubernetes has no Slurm cluster: the operator's kinds are not installed") from error
+    if options.cluster:
+        named = [api for api in found if api.spec.controller_ref.name == options.cluster]
+        if not named:
+            raise not_found("Slurm cluster", options.cluster, [api.spec.controller_ref.name for api in found])
+        found = named
+    clusters = sorted({str(api.controller_key) for api in found})
+    if not found:
+        controllers = await kube.list(CONTROLLERS, namespace=options.namespace)
+        if controllers:
+            raise CommandError(f"the Slurm cluster {controllers[0].metadata.key} has no RestApi; create one")
+        where = f"the namespace {options.namespace}" if options.namespace else "this Kubernetes"
+        raise CommandError(f"there is no Slurm cluster in {where}", ExitStatus.NOT_FOUND)
+    if len(clusters) > 1:
+        raise CommandError(
+            f"there are several Slurm clusters: {listed(clusters)}; choose one with -n and -c", ExitStatus.USAGE
+        )
+    return min(found, key=lambda api: (api.metadata.deleting, api.metadata.creation_timestamp, api.metadata.name))
+
+
+async def _find_token(kube: KubeClient, rest_api: RestApi, options: ClusterOptions) -> str:
+    if own := read_token(options.token_file):
+        return own
+    namespace = rest_api.metadata.namespace
+    tokens = choose_tokens(await kube.list(TOKENS, namespace=namespace), options.slurm_user)
+    for token in tokens:
+        secret = await kube.find(SECRETS, Key(namespace, token.secret_name))
+        if secret is not None and secret.data.get(token.secret_key):
+            return secret.data[token.secret_key].decode().strip()
+    user = f" of the user {options.slurm_user}" if options.slurm_user else ""
+    raise CommandError(
+        f"there is no Token{user} in the namespace {namespace}; create a Token or set SLURM_JWT", ExitStatus.DENIED
+    )
+
+
+def choose_tokens(tokens: list[Token], user: str) -> list[Token]:
+    """The Tokens to try, in order: those of the user, or first those of users that see every job."""
+    wanted = [token for token in tokens if not user or token.username == user]
+
+    def order(token: Token) -> tuple[int, str]:
+        name = token.username
+        return PREFERRED_USERS.index(name) if name in PREFERRED_USERS else len(PREFERRED_USERS), token.metadata.name
+
+    return sorted(wanted, key=order)
+
+
+def _in_pod(options: ClusterOptions) -> bool:
+    explicit = options.kubeconfig or options.context or os.environ.get("KUBECONFIG")
+    return "KUBERNETES_SERVICE_HOST" in os.environ and not explicit
+
+
+class ServiceProxyTransport:
+    """Sends requests to slurmrestd through the API server's proxy of its Service."""
+
+    def __init__(self, transport: Transport, rest_api: RestApi) -> None:
+        self._transport = transport
+        service = f"http:{rest_api.service_name}:{rest_api.port}"
+        self._base = f"/api/v1/namespaces/{rest_api.metadata.namespace}/services/{service}/proxy"
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        query: Query = (),
+        body: bytes | None = None,
+        deadline: float = 30.0,
+    ) -> RawResponse:
+        """Send a request and return the response, whatever its status. Raises `TransportError` if there is none."""
+        target = f"{self._base}{path}{'?' + urlencode(query) if query else ''}"
+        content = {"Content-Type": "application/json"} if body is not None else {}
+        try:
+            response = await self._transport.request(
+                method, target, body=body, headers={**headers, **content}, deadline=deadline
+            )
+        except Unreachable as error:
+            raise TransportError(f"{method} {path}: {error}", maybe_applied=method != "GET") from error
+        if refusal := read_refusal(response.body):
+            raise TransportError(f"the API server does not reach slurmrestd: {refusal}", maybe_applied=method != "GET")
+        kind = response.headers.get("Content-Type", "").partition(";")[0]
+        return RawResponse(response.status, kind, response.body)
+
+    async def close(self) -> None:
+        """Nothing to close: the transport belongs to the Kubernetes client."""
+
+
+class _StatusBody(msgspec.Struct, frozen=True):
+    kind: str = ""
+    message: str = ""
+
+
+def read_refusal(body: bytes) -> str:
+    """The message of the API server if it answers in place of slurmrestd; empty for a response of slurmrestd."""
+    if b'"Status"' not in body[:200]:
+        return ""
+    try:
+        status = msgspec.json.decode(body, type=_StatusBody)
+    except msgspec.MsgspecError:
+        return ""
+    return (status.message or "no reason given") if status.kind == "Status" else ""

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verbs that change something share: they name what they will do, ask, and take `--yes` and `--dry-run`."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from slinky.cli.cluster.command import CommandError, ExitStatus
+from slinky.insight.plain_text import plain
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+
+
+def confirm(actions: Sequence[str], *, yes: bool, dry_run: bool) -> bool:
+    """Print the actions and return whether to carry them out. Raises `CommandError` if nobody can be asked."""
+    for action in actions:
+        typer.echo(f"would {plain(action, 400)}" if dry_run else plain(action, 400))
+    if dry_run or not actions:
+        return False
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise CommandError("there is no terminal to ask on; use --yes or --dry-run", ExitStatus.USAGE)
+    return typer.confirm("Continue?")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`slinky forecast`: when pending jobs are expected to start, as ranges with their source."""
+
+from typing import Annotated, Any
+
+import typer
+
+from slinky.cli.access.connection import open_cluster
+from slinky.cli.access.reader import read_snapshot
+from slinky.cli.access.targets import find_job
+from slinky.cli.cluster.command import ClusterOptions, cluster_app, run_command
+from slinky.cli.cluster.output import Output, OutputFormat, print_document, print_rows
+from slinky.insight.forecast import forecast as compute_forecast
+
+COLUMNS = ("JOBID", "NAME", "USER", "PARTITION", "EXPECTED START", "NODES")
+
+
+def forecast(
+    options: ClusterOptions,
+    jobs: Annotated[list[str] | None, typer.Argument(help="Jobs; by default every pending job.")] = None,
+    output: Output = OutputFormat.TEXT,
+) -> None:
+    """Say when pending jobs are expected to start.
+
+    The range rests on slurmctld's own plan where it has a fresh one, else on a simulation of its backfill scheduler: at
+    the latest if every job uses its whole time limit, at the earliest if jobs end as earlier ones did. Jobs that are
+    not submitted yet, limits of accounts and preemption are not considered.
+    """
+    run_command(_forecast(options, jobs or [], output))
+
+
+async def _forecast(options: ClusterOptions, jobs: list[str], output: OutputFormat) -> None:
+    async with open_cluster(options) as cluster:
+        snapshot = await read_snapshot(cluster.client, accounting=False, history=True)
+    wanted = [find_job(name.removeprefix("job/"), snapshot).job_id for name in jobs]
+    ranges = compute_forecast(snapshot)
+    shown = [snapshot.jobs_by_id[number] for number in wanted or ranges]
+    documents: list[dict[str, Any]] = []
+    rows: list[dict[str, str]] = []
+    for job in shown:
+        start = ranges.get(job.job_id)
+        text = start.text(snapshot.now) if start else f"not pending ({str(job.state).lower()})"
+        hosts = ",".join(start.hosts) if start else job.nodes
+        row = {"JOBID": str(job.job_id), "NAME": job.name, "USER": job.user_name, "PARTITION": job.partition}
+        rows.append(row | {"EXPECTED START": text, "NODES": hosts})
+        documents.append(
+            {
+                "job": job.job_id,
+                "name": job.name,
+                "user": job.user_name,
+                "partition": job.partition,
+                "earliest": start.earliest if start else None,
+                "latest": start.latest if start else None,
+                "lastTask": start.last_task if start else None,
+                "source": start.source.value if start else "",
+                "why": start.why if start else "",
+            }
+        )
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        print_document(documents, output)
+    elif output is OutputFormat.NAME:
+        for job in shown:
+            typer.echo(f"job/{job.job_id}")
+    else:
+        print_rows(COLUMNS if output is OutputFormat.WIDE else COLUMNS[:-1], rows, OutputFormat.WIDE)
+
+
+app = cluster_app(forecast)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`slinky status`: a Slurm cluster in ten lines."""
+
+from collections import Counter
+from typing import Any
+
+import typer
+
+from slinky.cli.access.connection import open_cluster
+from slinky.cli.access.reader import read_snapshot
+from slinky.cli.cluster.command import ClusterOptions, cluster_app, run_command
+from slinky.cli.cluster.output import Output, OutputFormat, print_document
+from slinky.insight.job_requirements import capacity, free, pending_tasks
+from slinky.insight.plain_text import plain
+
+
+def status(options: ClusterOptions, output: Output = OutputFormat.TEXT) -> None:
+    """Summarize a Slurm cluster: slurmctld, jobs by state and reason, nodes by state, devices, who drained what."""
+    run_command(_status(options, output))
+
+
+async def _status(options: ClusterOptions, output: OutputFormat) -> None:
+    async with open_cluster(options) as cluster:
+        snapshot = await read_snapshot(cluster.client, accounting=False)
+        server = cluster.client.session.server
+        facts = {"cluster": server.cluster, "slurm": server.release, "where": cluster.where, **_summary(snapshot)}
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        print_document(facts, output)
+        return
+    if output is OutputFormat.NAME:
+        typer.echo(plain(str(facts["cluster"]), 80))
+        return
+    for name, value in facts.items():
+        text = ", ".join(f"{key} {count}" for key, count in value.items()) if isinstance(value, dict) else str(value)
+        typer.echo(f"{name + ':':<18}{plain(text, 400) or 'none'}")
+
+
+def _summary(snapshot: Any) -> dict[str, Any]:
+    jobs, reasons, hosts, drains = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    total, idle = Counter[str](), Counter[str]()
+    for job in snapshot.jobs:
+        if job.state.ended:
+            continue
+        count = pending_tasks(job) if job.state.pending else 1
+        jobs[job.state.base.lower()] += count
+        if job.state.pending:
+            reasons[job.state_reason or "None"] += count
+    for host in snapshot.hosts:
+        word = "drained" if host.state.draining else "down" if host.state.down else host.state.base.lower()
+        hosts[word] += 1
+        if host.state.draining:
+            drains[host.reason_set_by_user or "unknown"] += 1
+        for (kind, _), count in capacity(host).gres.items():
+            total[kind] += count
+        for (kind, _), count in free(host).gres.items():
+            idle[kind] += count
+    diag = snapshot.diag
+    age = int(snapshot.now - diag.bf_when_last_cycle.whole) if diag and diag.bf_when_last_cycle.whole else None
+    return {
+        "jobs": dict(jobs.most_common()),
+        "pending because": dict(reasons.most_common(8)),
+        "nodes": dict(hosts.most_common()),
+        "drained by": dict(drains.most_common(8)),
+        "devices in use": {kind: f"{count - idle[kind]}/{count}" for kind, count in sorted(total.items())},
+        "backfill cycle": f"{age} s ago" if age is not None else "never",
+        "not known": "; ".join(snapshot.unknown),
+    }
+
+
+app = cluster_app(status)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The expected start of each pending job as a range with its source. Pure.
+
+The late end of the range assumes what slurmctld's backfill assumes: every job runs as long as its time limit allows,
+and jobs planned for later take whole nodes. The early end assumes that jobs share nodes and use as much of their limits
+as earlier jobs of the same user did. slurmctld's own plan, where it has a fresh one, is the late end.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+
+from slinky.insight.forecast.simulation import WHOLE_LIMIT, PlannedStart, QueuedJob, UseRatios, prepare_queue, simulate
+from slinky.insight.plain_text import duration
+from slinky.insight.queue_snapshot import QueueSnapshot
+from slinky.slurm.model.accounting_jobs import AccountingJob
+from slinky.slurm.model.views import Job
+
+#: Ended jobs that are needed before their use of time limits counts.
+MIN_SAMPLES = 5
+#: Seconds for which a plan counts as fresh if slurmctld's last backfill cycle is not known.
+FRESH_SECONDS = 120
+
+
+class StartSource(Enum):
+    """Where a forecast comes from."""
+
+    SLURMCTLD = "slurmctld's plan"
+    SIMULATION = "simulation"
+    NONE = "no forecast"
+
+
+@dataclass(frozen=True, slots=True)
+class StartRange:
+    """Between `earliest` and `latest`, in seconds since the epoch; both are None if there is no forecast."""
+
+    job_id: int
+    earliest: int | None
+    latest: int | None
+    source: StartSource
+    why: str = ""
+    hosts: tuple[str, ...] = ()
+    #: The start of the last task of an array.
+    last_task: int | None = None
+
+    def text(self, now: float) -> str:
+        """The range for people: `in 5 min to 2 h (simulation)`."""
+        if self.earliest is None or self.latest is None:
+            return f"no forecast: {self.why}" if self.why else "no forecast"
+        first, last = max(self.earliest - now, 0), max(self.latest - now, 0)
+        when = "now" if last < 1 else f"in {duration(last)}" if duration(first) == duration(last) else ""
+        if not when:
+            when = f"in {duration(first)} to {duration(last)}" if first >= 1 else f"now to in {duration(last)}"
+        return f"{when} ({self.source.value})"
+
+
+def forecast(snapshot: QueueSnapshot) -> dict[int, StartRange]:
+    """The expected start of every pending job, by job id, in the order of the queue."""
+    queue = prepare_queue(snapshot)
+    late = simulate(snapshot, WHOLE_LIMIT, queue=queue)
+    ratios = use_ratios(snapshot.history)
+    early = simulate(snapshot, ratios, queue=queue, whole_nodes=False, name_hosts=False)
+    return {
+        entry.job.job_id: _start_range(entry, early[entry.job.job_id], late[entry.job.job_id], snapshot)
+        for entry in queue
+    }
+
+
+def _start_range(entry: QueuedJob, early: PlannedStart, late: PlannedStart, snapshot: QueueSnapshot) -> StartRange:
+    job = entry.job
+    begins = [start.begin for start in (early, late) if start.begin is not None]
+    plan = slurmctld_plan(job, snapshot) if not entry.obstacle else None
+    if plan is not None:
+        earliest = min([plan, *begins])
+        return StartRange(
+            job.job_id, earliest, plan, StartSource.SLURMCTLD, hosts=_hosts(job, late), last_task=late.last
+        )
+    if not begins:
+        return StartRange(job.job_id, None, None, StartSource.NONE, why=late.why)
+    return StartRange(
+        job.job_id, min(begins), max(begins), StartSource.SIMULATION, hosts=late.hosts, last_task=late.last
+    )
+
+
+def _hosts(job: Job, late: PlannedStart) -> tuple[str, ...]:
+    return (job.scheduled_nodes,) if job.scheduled_nodes else late.hosts
+
+
+def slurmctld_plan(job: Job, snapshot: QueueSnapshot) -> int | None:
+    """The start that slurmctld plans for a pending job, if its last backfill cycle has looked at the job."""
+    start, evaluated = job.start_time.whole, job.last_sched_evaluation.whole
+    if not job.state.pending or start <= snapshot.now or not evaluated:
+        return None
+    diag = snapshot.diag
+    if diag is not None and diag.bf_when_last_cycle.whole:
+        # The cycle is recorded when it ends; its length is in microseconds.
+        begun = diag.bf_when_last_cycle.whole - diag.bf_cycle_last / 1e6 - 1
+        return start if evaluated >= begun else None
+    return start if snapshot.now - evaluated <= FRESH_SECONDS else None
+
+
+def use_ratios(history: Iterable[AccountingJob]) -> UseRatios:
+    """The median share of their time limits that ended jobs used, by user; jobs without a limit do not count."""
+    shares: dict[str, list[float]] = {}
+    for record in history:
+        limit = record.time.limit.value
+        if record.state.ended and record.time.elapsed > 0 and limit is not None and 0 < limit < 10**7:
+            shares.setdefault(record.user, []).append(min(record.time.elapsed / (limit * 60), 1.0))
+    everyone = [share for values in shares.values() for share in values]
+    if len(everyone) < MIN_SAMPLES:
+        return WHOLE_LIMIT
+    by_user: Mapping[str, float] = {
+        user: median(values) for user, values in shares.items() if len(values) >= MIN_SAMPLES
+    }
+    return UseRatios(by_user, median(everyone))
