@@ -4,6 +4,7 @@
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from slinky.bridge.config import BridgeSettings, Policy, PolicyRule
 from slinky.bridge.views import BATCH_JOBS, OUR_PODS, WorkloadPod
 from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, Key, KubeClient, Node, NotFound, Unstructured
 from slinky.kube.conditions import find_condition
-from slinky.slurm import Busy, Job, SlurmError
+from slinky.slurm import Busy, Job, NodeUpdate, SlurmError
 from slinky.slurm import SlurmClient as Slurm
 
 GANG = {names.OPTION + "gang": "true"}
@@ -329,10 +330,14 @@ class BridgeStage:
         return current
 
     async def wait_scheduling_cycles(self, count: int = 3) -> None:
-        """Wait until slurmctld has considered every pending job so many times."""
+        """Wait until slurmctld has considered every pending job so many times; it does so only after a change."""
         first = (await self.slurm.diag()).bf_cycle_counter
+        listing = await self.slurm.nodes()
+        assert listing
+        host = listing.items[0].name
 
         async def passed() -> bool:
+            await self.slurm.update_node(host, NodeUpdate(extra=f"changed {time.monotonic()}"))
             return (await self.slurm.diag()).bf_cycle_counter >= first + count
 
         await eventually(passed, f"{count} scheduling cycles")
