@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Two test processes, each with a control plane and a lab of its own; all tests of a file run in one process. Files start
-# in the order of the command line. tests/e2e/machine inspects the whole machine, so it runs without others beside it.
-PARALLEL  := -n 2 --dist loadfile --no-loadscope-reorder
+# Three test processes, each with a control plane and a lab of its own, because most tests wait for daemons. All tests of
+# a file run in one process; files start in the order of the command line. tests/e2e/machine inspects the whole machine,
+# so it runs without others beside it.
+PARALLEL  := -n 3 --dist loadfile --no-loadscope-reorder
 DURATIONS := --durations=25 --durations-min=1
 # A unit test that takes a minute hangs; the limit of the other tests is in pyproject.toml, as is the coverage floor.
 UNIT      := -n 2 --timeout=60 --cov --cov-report=
