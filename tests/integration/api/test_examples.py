@@ -9,7 +9,7 @@ import yaml
 from tests.integration.api.conftest import Kubectl
 
 from slinky.webhook.application import RULES
-from slinky.webhook.evaluate import AdmissionChange, evaluate
+from slinky.webhook.evaluate import AdmissionChange, RuleContext, evaluate
 
 EXAMPLES = Path(__file__).parents[3] / "examples/operator"
 MANIFESTS = sorted(path for path in EXAMPLES.glob("*.yaml") if path.name != "values.yaml")
@@ -23,9 +23,12 @@ async def test_an_example_applies(kubectl: Kubectl, space: str, path: Path) -> N
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_an_example_causes_no_warning(path: Path) -> None:
-    for item in yaml.safe_load_all(path.read_text()):
+    items = list(yaml.safe_load_all(path.read_text()))
+    maps = {item["metadata"]["name"]: frozenset(item["data"]) for item in items if item["kind"] == "ConfigMap"}
+    for item in items:
         rules = RULES.get(item["kind"].lower())
         if rules:
             item["metadata"]["namespace"] = "slurm"
-            reply = evaluate(rules, AdmissionChange(msgspec.convert(item, rules.view)))
+            change = AdmissionChange(msgspec.convert(item, rules.view), context=RuleContext(config_maps=maps))
+            reply = evaluate(rules, change)
             assert (reply.allowed, reply.warnings) == (True, ()), reply.message

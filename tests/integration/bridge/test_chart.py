@@ -100,6 +100,7 @@ PATHS = {
     "Service": ("v1", "services", True),
     "Deployment": ("apps/v1", "deployments", True),
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets", True),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies", True),
     "MutatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False),
     "ValidatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False),
     "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
