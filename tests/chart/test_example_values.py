@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A working cluster needs few values, and every example is one that the API server takes."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.chart.helm import Helm, one
 from tests.integration.api.conftest import Kubectl
+from tests.support.waiting import until
 
 from slinky.lab.kubernetes.bare_plane import BarePlane
 
@@ -41,7 +43,12 @@ def grouping(plane: BarePlane, kubectl: Kubectl) -> None:
     for name in GROUPS:
         path = str(plane.kubectl.parent.parent / "manifests" / name)
         assert kubectl("apply", "--server-side", "-f", path).returncode == 0
-        assert kubectl("wait", "--for=condition=Established", "--timeout=50s", "-f", path).returncode == 0
+        until(partial(is_established, kubectl, path), f"the kinds of {name}")
+
+
+def is_established(kubectl: Kubectl, path: str) -> bool:
+    """Whether the kinds of a file can be used; `kubectl wait` fails if a definition has no conditions yet."""
+    return kubectl("wait", "--for=condition=Established", "--timeout=50s", "-f", path).returncode == 0
 
 
 MANIFESTS = sorted(path for path in (EXAMPLES / "bridge").glob("*.yaml") if "values" not in path.name)

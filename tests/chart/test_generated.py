@@ -11,7 +11,7 @@ from tests.chart.helm import CHARTS, Helm
 NAMES = ("slurm-operator-crds", "slurm-operator", "slurm", "slurm-bridge")
 
 
-@pytest.mark.parametrize("path", generate.files(), ids=lambda path: str(path.relative_to(CHARTS)))
+@pytest.mark.parametrize("path", generate.files(), ids=lambda path: str(path.relative_to(CHARTS.parent)))
 def test_generated_files_are_up_to_date(path: Path) -> None:
     assert path.read_text() == generate.files()[path], "run: python -m charts.generate"
 

@@ -195,9 +195,10 @@ def test_log_lines_are_plain_by_choice_in_every_container(helm: Helm) -> None:
 
 
 def test_every_field_of_a_node_set_can_be_reached_from_values(helm: Helm) -> None:
-    spec = one(helm.render("slurm", {"nodesets": {"gpu": RICH["nodesets"]["gpu"]}}), "NodeSet")["spec"]
     fields = set(NodeSetSpec.__struct_encode_fields__)
-    assert fields - set(spec) == {"extraConf"}
+    for more, absent in (({}, {"autoscaling"}), ({"autoscaling": {"maxReplicas": 4}}, {"replicas"})):
+        spec = one(helm.render("slurm", {"nodesets": {"gpu": {**RICH["nodesets"]["gpu"], **more}}}), "NodeSet")["spec"]
+        assert fields - set(spec) == {"extraConf", *absent}
 
 
 NETWORKS = ["default", *(f"rdma-{number}" for number in range(8))]

@@ -37,7 +37,7 @@ from slinky.operator.nodeset.executor import Executor
 from slinky.operator.nodeset.objects import WorkerContext, WorkerHashes
 from slinky.operator.nodeset.plan import NodeSetSnapshot, plan
 from slinky.operator.nodeset.revisions.adoption import Adoption
-from slinky.operator.nodeset.revisions.revision import contents_digest, newest_image
+from slinky.operator.nodeset.revisions.revision import contents_digest, newest_image, with_image
 from slinky.operator.nodeset.revisions.store import RevisionStatus, RevisionStore
 from slinky.operator.nodeset.wait_metrics import count_waits, longest_wait
 from slinky.operator.nodeset.workers import build_worker
@@ -125,14 +125,17 @@ class NodeSetReconciler(Reconciler[NodeSet]):
 
     async def _choose_image(self, node_set: NodeSet, controller: Controller) -> tuple[NodeSet, ImageChoice]:
         """Return the NodeSet with the image that its workers may have: the present one while slurmctld is older."""
-        wanted = str(node_set.spec.slurmd.get("image") or self.context.images.image_for("slurmd"))
-        running = newest_image(self.revisions.stored(node_set), self.context.images.image_for("slurmd"))
+        default = self.context.images.image_for("slurmd")
+        wanted = str(node_set.spec.slurmd.get("image") or default)
+        stored = newest_image(self.revisions.stored(node_set))
+        running = None if stored is None else stored or default
         choice = await self.versions.choose_client_image(
             controller, SLURMD.app, running, wanted, node_set.spec.template
         )
-        if choice.image == wanted:
+        if stored is None or choice.image == wanted:
             return node_set, choice
-        spec = msgspec.structs.replace(node_set.spec, slurmd={**node_set.spec.slurmd, "image": choice.image})
+        # Exactly as in the stored revision: an image that has to wait makes no revision of its own.
+        spec = msgspec.structs.replace(node_set.spec, slurmd=with_image(node_set.spec.slurmd, stored))
         return msgspec.structs.replace(node_set, spec=spec), choice
 
     async def _plan(self, node_set: NodeSet, revision: str) -> tuple[NodeSetSnapshot, list[Action], bool]:

@@ -54,13 +54,19 @@ def template(node_set: NodeSet) -> dict[str, Any]:
     return {"spec": {field: spec[field] for field in FIELDS if field in spec}}
 
 
-def newest_image(stored: Iterable[Revision], default: str) -> str | None:
-    """The image of slurmd in the newest revision; None if there is no revision."""
+def newest_image(stored: Iterable[Revision]) -> str | None:
+    """The image of slurmd in the newest revision, empty if it names none; None if there is no revision."""
     newest = max(stored, key=lambda item: item.revision, default=None)
     if newest is None:
         return None
     slurmd = ((newest.data or {}).get("spec") or {}).get("slurmd") or {}
-    return str(slurmd.get("image") or default)
+    return str(slurmd.get("image") or "")
+
+
+def with_image(slurmd: Mapping[str, Any], image: str) -> dict[str, Any]:
+    """The fields of slurmd with the image of a stored revision, or without one if the revision names none."""
+    others = {field: value for field, value in slurmd.items() if field != "image"}
+    return {**others, "image": image} if image else others
 
 
 def contents_digest(hashes: WorkerHashes) -> str:

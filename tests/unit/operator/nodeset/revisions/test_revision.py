@@ -21,10 +21,12 @@ from slinky.operator.nodeset.revisions.revision import (
     encode_data,
     find_match,
     find_requested,
+    newest_image,
     restore_patch,
     same_workers,
     surplus_revisions,
     template,
+    with_image,
 )
 
 READ = contents_digest(WorkerHashes())
@@ -172,3 +174,12 @@ def test_going_back_gives_exactly_the_kept_template_and_touches_nothing_else(one
     assert same_workers(template(after), wanted)
     assert after.spec.replicas == 7
     assert restore_patch(after, wanted) == {}
+
+
+@pytest.mark.parametrize("image", ["", "registry.example/slurmd:26.05"])
+def test_an_image_that_has_to_wait_is_replaced_by_exactly_what_the_newest_revision_has(image: str) -> None:
+    slurmd = {"args": ["-v"], **({"image": image} if image else {})}
+    revisions = [stored_revision(1, slurmd={"image": "old"}), stored_revision(2, slurmd=slurmd)]
+    assert newest_image(revisions) == image
+    assert with_image({"args": ["-v"], "image": "new"}, image) == slurmd
+    assert newest_image([]) is None
