@@ -163,7 +163,7 @@ QUEUE = Board(
 NODES = Board(
     "slinky-nodes",
     "Slurm / Nodes and drains",
-    "Which nodes are out of service, since when, and by whom?",
+    "Which nodes are out of service, since when, and who drained them?",
     "slurm",
     (
         graph(
@@ -321,7 +321,7 @@ ACCOUNTS = Board(
 SLURMCTLD = Board(
     "slinky-slurmctld",
     "Slurm / slurmctld",
-    "Is slurmctld overloaded, by whom, and does the scheduler keep up?",
+    "Is slurmctld overloaded, which users send the requests, and does the scheduler keep up?",
     "slurm",
     (
         graph(

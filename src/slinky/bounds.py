@@ -26,7 +26,7 @@ _INTRODUCTION = """# Bounds
 
 <!-- Written by `make generate` from src/slinky/bounds.py. -->
 
-Every number and text that somebody outside the project can write is bounded where it is parsed, so that one object
+Every number and text that users and other systems can write is bounded where it is parsed, so that one object
 cannot take the time or the memory of a process that serves all users. Property tests feed hostile values to every
 parser (`tests/unit/test_hostile_inputs.py`).
 

@@ -15,7 +15,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 
 
 def confirm(actions: Sequence[str], *, yes: bool, dry_run: bool) -> bool:
-    """Print the actions and return whether to carry them out. Raises `CommandError` if nobody can be asked."""
+    """Print the actions and return whether to carry them out. Raises `CommandError` if there is no terminal."""
     for action in actions:
         typer.echo(f"would {plain(action, 400)}" if dry_run else plain(action, 400))
     if dry_run or not actions:

@@ -197,7 +197,7 @@ def license_counts(text: str) -> dict[str, int]:
 
 
 def check_nodes(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
-    """Too few nodes are free: which are short, who has them and until when, and which are drained by whom."""
+    """Too few nodes are free: how many are missing, which jobs have them until when, and who drained which nodes."""
     need = requirements(job)
     survey = survey_hosts(job, snapshot, need)
     if not snapshot.hosts or not survey.suitable or len(survey.ready) >= need.nodes:

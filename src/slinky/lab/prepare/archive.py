@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepared artifacts as one file, so that one machine builds them for many.
 
-The file is a tar archive: an index of names and keys, then the folder of each artifact. Whoever imports it runs its
-programs as root, so it must come from somebody who is trusted; digests only show that it is complete.
+The file is a tar archive: an index of names and keys, then the folder of each artifact. A lab runs its programs as
+root, so import only files of trusted origin; digests only show that a file is complete.
 """
 
 import json
