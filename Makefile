@@ -12,8 +12,10 @@ DURATIONS := --durations=25 --durations-min=1
 UNIT      := -n 2 --timeout=60 --cov --cov-report=
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
+DOCS   := $(VENV)/.docs-$(shell sha256sum < requirements/docs.txt | cut -c1-16)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit docs
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -80,6 +82,7 @@ format: setup ## Format the code
 lock: ## Pin every dependency with hashes
 	$(BIN)/uv pip compile -q pyproject.toml --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -o requirements/runtime.txt
 	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -c requirements/runtime.txt -o requirements/dev.txt
+	$(BIN)/uv pip compile -q pyproject.toml --extra docs --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -c requirements/dev.txt -o requirements/docs.txt
 
 generate: setup ## Write what is generated: definitions, value schemas, API reference
 	$(BIN)/python -m charts.generate
@@ -90,6 +93,13 @@ generate: setup ## Write what is generated: definitions, value schemas, API refe
 	$(BIN)/python -m slinky.slurm.reference docs/slurm-client.md
 	$(BIN)/python -m slinky.exporter.reference docs/exporter.md
 	$(BIN)/python -m slinky.bounds docs/bounds.md
+
+docs: setup $(DOCS) ## The documentation as a site in build/docs/site: searchable, works without a network; checks links and headings
+	$(BIN)/python -m docs.site build/docs
+
+$(DOCS): requirements/docs.txt | setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@rm -f $(VENV)/.docs-* && touch $@
 
 audit: setup ## Compare the packages of the images with their lock files, write SBOMs, ask for known vulnerabilities
 	$(BIN)/slinky lab prepare
