@@ -93,6 +93,7 @@ generate: setup ## Write what is generated: definitions, value schemas, API refe
 	$(BIN)/python -m slinky.slurm.reference docs/slurm-client.md
 	$(BIN)/python -m slinky.exporter.reference docs/exporter.md
 	$(BIN)/python -m slinky.bounds docs/bounds.md
+	$(BIN)/python -m docs.site.troubleshooting docs/troubleshooting.md
 
 docs: setup $(DOCS) ## The documentation as a site in build/docs/site: searchable, works without a network; checks links and headings
 	$(BIN)/python -m docs.site build/docs

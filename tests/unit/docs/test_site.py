@@ -4,7 +4,11 @@
 from pathlib import Path
 
 import pytest
-from docs.site import check, stage
+from docs.site import check, stage, troubleshooting
+
+from slinky.bridge.status.reasons import ENDS, Reason
+from slinky.insight.pending_reasons import REASONS
+from slinky.operator.framework.failure_causes import FailureCause
 
 PAGES = frozenset({"docs/lab.md", "docs/bridge/index.md", "docs/reference/README.md", "examples/bridge/index.md"})
 
@@ -91,3 +95,19 @@ def test_a_style_sheet_that_loads_a_remote_font_is_found(tmp_path: Path) -> None
     site = write_site(tmp_path, SOUND)
     (site / "a" / "style.css").write_text("@import 'https://fonts.example/inter.css';")
     assert check.problems(site) == ["a/style.css: loads https://fonts.example/inter.css"]
+
+
+# --- troubleshooting
+
+
+def test_the_page_of_symptoms_is_current() -> None:
+    page = (stage.ROOT / "docs/troubleshooting.md").read_text()
+    assert page == troubleshooting.render_page(page), "run `make generate`"
+
+
+def test_every_reason_has_a_symptom() -> None:
+    text = troubleshooting.render_symptoms()
+    tokens = {reason.value.token for reason in Reason if reason.value.status is not True}
+    tokens |= {end.reason for end in ENDS.values()} | {cause.reason for cause in FailureCause}
+    tokens |= {token for token, reason in REASONS.items() if reason.remedy in troubleshooting.REMEDIES}
+    assert {token for token in tokens if f"`{token}`" not in text} == set()
