@@ -106,6 +106,11 @@ audit: setup ## Compare the packages of the images with their lock files, write 
 	$(BIN)/slinky lab prepare
 	$(BIN)/python -m slinky.lab.prepare.audit
 
+.PHONY: images
+images: setup ## Build the images; REGISTRY=host/path PUSH=1 pushes them (also TAG, PLATFORMS, CA, AUTHFILE)
+	$(BIN)/python -m slinky.lab.prepare.publish --registry '$(REGISTRY)' --tag '$(TAG)' --platforms '$(PLATFORMS)' \
+	  --ca '$(CA)' --authfile '$(AUTHFILE)' $(if $(filter 1,$(PUSH)),--push)
+
 bench-core: setup ## Speed and size of the two libraries, on the real daemons
 	$(BIN)/slinky lab prepare
 	@status=0; $(BIN)/python -m bench.core_kube || status=1; $(BIN)/python -m bench.core_slurm || status=1; exit $$status

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the parts of the charts that come from the code: CRDs, value schemas, versions, dashboards, rules.
+"""Writes the parts of the charts that come from the code: CRDs, value schemas, versions, image references, alerts.
 
 `python -m charts.generate` writes the files; a test fails while they are out of date.
 """
@@ -25,6 +25,9 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 VERSION = re.compile(r"^((?:  )?version: ).*$", re.MULTILINE)
 APP_VERSION = re.compile(r"^(appVersion: ).*$", re.MULTILINE)
 
+#: Charts whose pods have images; Helm cannot share a template between charts that are installed alone.
+WITH_IMAGES = ("slurm-operator", "slurm", "slurm-bridge")
+
 GUIDE_MARKER = "<!-- The rest of this page is generated from charts/monitoring/alerts.py by `make generate`. -->\n"
 
 
@@ -44,6 +47,8 @@ def files() -> dict[Path, str]:
         contents[path] = HEAD + crds.text([_kept(definition)])
     for chart in schemas:
         contents[HERE / chart / "Chart.yaml"] = _versioned(chart)
+    for chart in WITH_IMAGES:
+        contents[HERE / chart / "templates/_images.tpl"] = (HERE / "images.tpl").read_text()
     return contents | monitoring_files()
 
 

@@ -33,7 +33,7 @@ NAME = may("string", pattern=f"^({_NAME})?$")
 NAMESPACES = may("array", items={"type": "string", "pattern": f"^{_NAME}$"})
 WORD = may("string", pattern=r"^[^\s,=]*$")
 DURATION = may("string", pattern=r"^([0-9]+(\.[0-9]+)?(h|m|s|ms))+$")
-IMAGE = closed(repository=may("string", minLength=1), tag=TAG, digest=DIGEST, pullPolicy=PULL)
+IMAGE = closed(repository=TEXT, tag=TAG, digest=DIGEST, pullPolicy=PULL)
 REQUIRED_PORT = may("integer", minimum=1, maximum=65535)
 KEY = may("string", pattern="^[-._a-zA-Z0-9]+$")
 
@@ -83,7 +83,7 @@ BRIDGE = chart(
     fullnameOverride=NAME,
     namespaceOverride=NAME,
     imagePullSecrets=REFS,
-    scheduler=needing(_SCHEDULER, "image"),
+    scheduler=_SCHEDULER,
     schedulerConfig=closed(
         schedulerName=may("string", pattern=f"^{_NAME}$"),
         mcsLabel=WORD,

@@ -91,6 +91,16 @@ TAG = may("string", pattern="^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")
 DIGEST = may("string", pattern="^(sha256:[0-9a-f]{64})?$")
 IMAGE = {"anyOf": [TEXT, closed(repository=TEXT, tag=TAG, digest=DIGEST)]}
 
+#: Where the images come from, the same for every chart; `make images` writes it.
+GLOBAL = may(
+    "object",
+    properties={
+        "registry": may("string", pattern=r"^([a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*/?)?$"),
+        "tag": TAG,
+        "digests": may("object", additionalProperties=DIGEST),
+    },
+)
+
 
 def fields(names: str) -> dict[str, Schema]:
     """Fields of core/v1 by name; what is inside is the API server's to judge."""
@@ -149,7 +159,7 @@ def chart(title: str, *sections: str, **fields: Schema) -> Schema:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": title,
         "type": "object",
-        "properties": {"global": ANY_MAP, **fields},
+        "properties": {"global": GLOBAL, **fields},
         "required": list(sections),
         "additionalProperties": False,
     }

@@ -32,6 +32,8 @@ class Helm:
 
     command: str
     home: Path
+    #: The value global.registry of every release; empty leaves it out.
+    registry: str = "registry.example/slinky"
 
     def render(
         self, chart: str, values: dict[str, Any] | None = None, release: str = "slurm", space: str = "slurm"
@@ -42,7 +44,17 @@ class Helm:
 
     def text(self, chart: str, values: str, release: str = "slurm", space: str = "slurm") -> str:
         """What `helm template` prints."""
-        done = self._run("template", release, str(CHARTS / chart), "--namespace", space, "--values", "-", input=values)
+        done = self._run(
+            "template",
+            release,
+            str(CHARTS / chart),
+            "--namespace",
+            space,
+            "--values",
+            "-",
+            *self._global(),
+            input=values,
+        )
         if done.returncode:
             raise Refused(done.stderr)
         return done.stdout
@@ -50,14 +62,17 @@ class Helm:
     def into(self, kubeconfig: Path, verb: str, chart: str, *words: str, release: str = "slurm", space: str) -> None:
         """`helm install` or `helm upgrade` into a real cluster."""
         place = ("--kubeconfig", str(kubeconfig), "--namespace", space)
-        done = self._run(verb, release, str(CHARTS / chart), *place, *words)
+        done = self._run(verb, release, str(CHARTS / chart), *place, *self._global(), *words)
         if done.returncode:
             raise Refused(done.stderr)
 
     def lint(self, chart: str) -> str:
         """What `helm lint` says; empty when it is content."""
-        done = self._run("lint", "--strict", str(CHARTS / chart))
+        done = self._run("lint", "--strict", str(CHARTS / chart), *self._global())
         return done.stdout + done.stderr if done.returncode else ""
+
+    def _global(self) -> list[str]:
+        return [f"--set=global.registry={self.registry}"] if self.registry else []
 
     def _run(self, *words: str, input: str = "") -> "subprocess.CompletedProcess[str]":
         homes = {f"HELM_{name}_HOME": str(self.home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}

@@ -188,7 +188,7 @@ async def test_a_release_of_another_chart_is_upgraded_in_place(
     helm.into(plane.kubeconfig, "upgrade", chart, *words, release=release, space=space)
     images = "jsonpath={.items[*].spec.template.spec.containers[0].image}"
     listed = kubectl("get", "deployments", "-n", space, "-o", images)
-    assert set(listed.stdout.split()) == {f"localhost/slinky/slinky:{__version__}"}
+    assert set(listed.stdout.split()) == {f"{helm.registry}/slinky:{__version__}"}
 
 
 async def test_the_keys_of_another_chart_survive_the_upgrade_of_a_cluster(

@@ -320,7 +320,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"vendor": {"google": {"a3mega": [{"nodePool": "a", "networks": NETWORKS}]}}}, "targetNodeSet"),
     ({"vendor": {"google": {"a3ultra": [google()]}}}, "vendor.google.a3ultra[0].targetNodeSet: gpu is not"),
     ({"controller": {"external": True}}, "controller.externalConfig.host is required"),
-    ({"controller": {"slurmctld": {"image": {"repository": "a", "tag": None}}}}, "tag or image.digest is required"),
+    ({"exporter": {"enabled": True, "image": "ghcr.io/slinkyproject/slurm-exporter:1"}}, "does not contain slinky"),
+    ({"global": {"digests": {"slurmd": "sha256:1"}}}, "/global/digests/slurmd"),
+    ({"global": {"tag": "a b"}}, "/global/tag"),
 ]
 
 

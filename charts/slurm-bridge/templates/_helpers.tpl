@@ -40,15 +40,6 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- printf "%s-admission" (include "bridge.fullname" .) -}}
 {{- end -}}
 
-{{- define "bridge.image" -}}
-{{- $root := index . 0 -}}{{- $image := index . 1 -}}
-{{- if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest -}}
-{{- else -}}
-{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) -}}
-{{- end -}}
-{{- end -}}
-
 {{/* A CEL expression: whether a request is not from the bridge. */}}
 {{- define "bridge.others" -}}
 request.userInfo.username != 'system:serviceaccount:{{ include "bridge.namespace" . }}:{{ include "bridge.fullname" . }}-scheduler'
@@ -152,11 +143,11 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* The common part of all containers: (list $ values image). */}}
+{{/* The common part of all containers: (list $ values image name path). */}}
 {{- define "bridge.box" -}}
-{{- $root := index . 0 -}}{{- $part := index . 1 -}}{{- $image := index . 2 -}}
-image: {{ include "bridge.image" (list $root $image) | quote }}
-imagePullPolicy: {{ $image.pullPolicy }}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}{{- $image := default dict (index . 2) -}}
+image: {{ include "slinky.image" (list $root $image (index . 3) (index . 4)) | quote }}
+imagePullPolicy: {{ default "IfNotPresent" $image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
@@ -166,15 +157,15 @@ resources: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* The common part of the containers of the bridge and the webhook: (list $ values). The image is that of the scheduler,
+{{/* The common part of the containers of the bridge and the webhook: (list $ values path). The image is that of the scheduler,
      overridden by the image of the component. */}}
 {{- define "bridge.container" -}}
-{{- $root := index . 0 -}}{{- $own := default dict (index . 1).image -}}{{- $image := deepCopy $root.Values.scheduler.image -}}
+{{- $root := index . 0 -}}{{- $own := default dict (index . 1).image -}}{{- $image := deepCopy (default dict $root.Values.scheduler.image) -}}
 {{- if or $own.repository $own.tag -}}{{- $_ := set $image "digest" "" -}}{{- end -}}
 {{- range $key, $value := $own -}}
 {{- if $value -}}{{- $_ := set $image $key $value -}}{{- end -}}
 {{- end -}}
-{{ include "bridge.box" (append . $image) }}
+{{ include "bridge.box" (list $root (index . 1) $image "slinky" (index . 2)) }}
 startupProbe:
   httpGet: {path: /healthz, port: health}
   periodSeconds: 2

@@ -40,15 +40,12 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- end -}}
 
-{{/* The reference of an image: a string, or repository with digest or tag: (list $ image). */}}
-{{- define "op.image" -}}
-{{- $root := index . 0 -}}{{- $image := index . 1 -}}
-{{- if kindIs "string" $image -}}
-{{- $image -}}
-{{- else if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest -}}
-{{- else -}}
-{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) -}}
+{{/* The image of Slurm containers that name none; empty for the operator's own default. */}}
+{{- define "op.daemonImage" -}}
+{{- if .Values.operator.daemonImage -}}
+{{- .Values.operator.daemonImage -}}
+{{- else if (.Values.global).registry -}}
+{{- include "slinky.image" (list . (dict "tag" .Values.global.tag) "{daemon}" "operator.daemonImage") -}}
 {{- end -}}
 {{- end -}}
 
@@ -103,10 +100,10 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* The part of the container that both Deployments share: (list $ part). */}}
+{{/* The part of the container that both Deployments share: (list $ part component). */}}
 {{- define "op.container" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
-image: {{ include "op.image" (list $root $part.image) | quote }}
+image: {{ include "slinky.image" (list $root $part.image "slinky" (printf "%s.image" (index . 2))) | quote }}
 imagePullPolicy: {{ default $root.Values.imagePullPolicy $part.imagePullPolicy }}
 env:
 - name: POD_NAME

@@ -40,24 +40,14 @@ metadata:
 {{ include "slurm.head" (list (index . 0) "slinky.slurm.net/v1beta1" (index . 1) (index . 2)) }}
 {{- end -}}
 
-{{/* An image: a string, or a repository with a digest or tag. */}}
-{{- define "slurm.image" -}}
-{{- if kindIs "invalid" . -}}
-{{- fail "a container has no image: leave its `image` out to have the default one" -}}
-{{- else if kindIs "string" . -}}
-{{- . -}}
-{{- else if .digest -}}
-{{- printf "%s@%s" .repository .digest -}}
-{{- else -}}
-{{- printf "%s:%s" .repository (required (printf "image.tag or image.digest is required for %s" .repository) .tag | toString) -}}
-{{- end -}}
-{{- end -}}
-
-{{/* A container: (list $ container fallback); the image of fallback is used if the container has none. */}}
+{{/* A container: (list $ container name path fallback). Without an image it has that of the fallback, a container with the
+     same name of an image. */}}
 {{- define "slurm.container" -}}
-{{- $root := index . 0 -}}{{- $container := default dict (index . 1) -}}
-{{- $image := default (index . 2).image $container.image -}}
-{{- $built := dict "image" (include "slurm.image" $image) "imagePullPolicy" $root.Values.imagePullPolicy -}}
+{{- $root := index . 0 -}}{{- $container := default dict (index . 1) -}}{{- $path := index . 3 -}}
+{{- $image := $container.image -}}
+{{- if and (not $image) (gt (len .) 4) -}}{{- $image = (index . 4).image -}}{{- end -}}
+{{- $reference := include "slinky.image" (list $root $image (index . 2) (printf "%s.image" $path)) -}}
+{{- $built := dict "image" $reference "imagePullPolicy" $root.Values.imagePullPolicy -}}
 {{- range $key, $value := omit $container "image" -}}
 {{- if not (or (kindIs "invalid" $value) (and (or (kindIs "map" $value) (kindIs "slice" $value)) (empty $value))) -}}
 {{- $_ := set $built $key $value -}}

@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.kube import KubeClient, connect
-from slinky.lab.demo.charts import LabCharts, image
+from slinky.lab.demo.charts import LabCharts
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
 from slinky.slurm import MintedToken
@@ -28,7 +28,7 @@ def values(lab: Lab) -> dict[str, Any]:
     tolerations = [{"key": names.MANAGED_TAINT, "operator": "Exists"}]
     return {
         "fullnameOverride": RELEASE,
-        "scheduler": {"image": image("slinky"), "replicaCount": 2, "tolerations": tolerations},
+        "scheduler": {"replicaCount": 2, "tolerations": tolerations},
         "schedulerConfig": {"schedulerName": SCHEDULER, "partition": "ext", "mcsLabel": ""},
         "extraConfig": {"taint": "NoSchedule"},
         "admission": {
@@ -40,7 +40,6 @@ def values(lab: Lab) -> dict[str, Any]:
         "sharedConfig": {"slurmRestApi": lab.slurm.url, "slurmJwtSecret": {"name": "token", "key": "jwt"}},
         "completer": {
             "enabled": True,
-            "image": image("completer"),
             "slurmctldHosts": [lab.slurm.address],
             "clusterName": "lab",
         },

@@ -13,7 +13,7 @@ import yaml
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
 from slinky.lab.machine.machine import until
-from slinky.lab.prepare.images import reference
+from slinky.lab.prepare.images import REGISTRY, TAG, reference
 from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.prepare.wheels import CHECKOUT
 from slinky.lab.progress import Progress
@@ -31,17 +31,20 @@ GPU_FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
 MANAGED_SPACE = "bridged"
 
 
+#: The values of every chart: the images that the nodes of a lab have.
+IMAGES = {"global": {"registry": REGISTRY, "tag": TAG}}
+
+
 def image(name: str) -> dict[str, str]:
     """One of our images, as a chart value."""
-    repository, _, tag = reference(name).rpartition(":")
-    return {"repository": repository, "tag": tag}
+    return {"repository": f"{REGISTRY}/{name}", "tag": TAG}
 
 
 def operator_values() -> dict[str, Any]:
     """The operator and its webhook, one replica each: a lab is small."""
     return {
-        "operator": {"image": image("slinky"), "replicas": 1},
-        "webhook": {"image": image("slinky"), "replicas": 1},
+        "operator": {"replicas": 1},
+        "webhook": {"replicas": 1},
     }
 
 
@@ -67,15 +70,13 @@ def cluster_values() -> dict[str, Any]:
             "gres.conf": "\n".join(("AutoDetect=off", *gpus)),
         },
         "controller": {
-            "slurmctld": {"image": image("slurmctld")},
             "extraConf": "\n".join(f"{key}={value}" for key, value in conf.items()),
             "persistence": {"resources": {"requests": {"storage": "1Gi"}}},
         },
-        "restapi": {"slurmrestd": {"image": image("slurmrestd")}},
         "nodesets": {
             POOL: {
                 "scalingMode": "DaemonSet",
-                "slurmd": {"image": image("slurmd"), "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}},
+                "slurmd": {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}},
                 "extraConf": f"Gres=gpu:gpu.example.com:{len(GPU_FILES)}",
                 "partition": {"enabled": True, "configMap": {"Default": "YES", "MaxTime": "UNLIMITED"}},
             }
@@ -86,7 +87,6 @@ def cluster_values() -> dict[str, Any]:
 def bridge_values() -> dict[str, Any]:
     """The bridge in the cluster's namespace, with a token managed by the operator and the completer sidecar."""
     return {
-        "scheduler": {"image": image("slinky")},
         "schedulerConfig": {"partition": POOL, "mcsLabel": ""},
         "extraConfig": {"taint": "None"},
         "admission": {"managedNamespaces": [MANAGED_SPACE], "replicas": 1},
@@ -96,7 +96,6 @@ def bridge_values() -> dict[str, Any]:
         },
         "completer": {
             "enabled": True,
-            "image": image("completer"),
             "slurmctldHosts": [f"{RELEASE}-controller.{SPACE}"],
             "clusterName": RELEASE,
         },
@@ -159,7 +158,7 @@ class LabCharts:
     def helm(self, verb: str, release: str, chart: str, space: str, values: dict[str, Any] | None = None) -> None:
         """Install or upgrade a chart and wait until its objects are ready."""
         arguments = (verb, release, str(CHECKOUT / "charts" / chart), "--create-namespace", "--values=-")
-        self.run_helm(*arguments, space=space, given=yaml.safe_dump(values or {}))
+        self.run_helm(*arguments, space=space, given=yaml.safe_dump(IMAGES | (values or {})))
 
     def uninstall(self, release: str, space: str, *arguments: str) -> None:
         """Remove a release and wait until its objects are gone."""

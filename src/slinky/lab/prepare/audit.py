@@ -18,14 +18,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from slinky.lab.prepare.images import ARCHIVE
-from slinky.lab.prepare.inventory import ArtifactInventory
+from slinky.lab.prepare.inventory import SLURM, ArtifactInventory
 from slinky.lab.prepare.packages import ImageContents, Package, differences, read_image, render_lock, render_sbom
 from slinky.lab.progress import Progress
 
 ROOT = Path(__file__).parents[4]
 LOCKS = ROOT / "requirements" / "images"
-#: Images that are published; the others are layers of them or belong to the lab.
-PUBLISHED = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login", "completer")
 OSV = "https://api.osv.dev/v1/querybatch"
 ECOSYSTEMS = {"Debian": "Debian", "PyPI": "PyPI", "Go": "Go"}
 _BATCH = 500
@@ -107,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
         *read_requirements((ROOT / "requirements" / "runtime.txt").read_text()),
         *read_go_modules((ROOT / "src/slinky/lab/go/go.mod").read_text()),
     ]
-    archives = {name: inventory.store.require(inventory.artifacts[f"image-{name}"]) / ARCHIVE for name in PUBLISHED}
+    archives = {name: inventory.store.require(inventory.artifacts[f"image-{name}"]) / ARCHIVE for name in SLURM}
     archives["slinky"] = inventory.slinky_image(Progress())
     for name, archive in archives.items():
         contents = read_image(archive)

@@ -82,8 +82,18 @@ def machine(store: ArtifactCache) -> Artifact:
 
 
 def prometheus(store: ArtifactCache) -> Artifact:
-    """Programs of Prometheus as Debian builds them, which tests run on the host: `prometheus` and `promtool`."""
-    origin, what, programs = base(), "Prometheus", ("prometheus", "promtool")
+    """Programs of Prometheus, which tests run on the host: `prometheus` and `promtool`."""
+    return _programs(store, "prometheus", "Prometheus", ("prometheus", "promtool"))
+
+
+def image_registry(store: ArtifactCache) -> Artifact:
+    """A registry of images and charts, which tests run on the host: `docker-registry`."""
+    return _programs(store, "registry", "an image registry", ("docker-registry",))
+
+
+def _programs(store: ArtifactCache, name: str, what: str, programs: tuple[str, ...]) -> Artifact:
+    """Programs as Debian builds them, each from the package of its name."""
+    origin = base()
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
         tree = folder / "tree"
@@ -97,7 +107,7 @@ def prometheus(store: ArtifactCache) -> Artifact:
         shutil.rmtree(tree)
         return {name: version for name, version, *_ in packages}
 
-    return Artifact("prometheus", what, (origin.key, *programs), build, gigabytes=1, digested=programs)
+    return Artifact(name, what, (origin.key, *programs), build, gigabytes=1, digested=programs)
 
 
 def install(tree: Path, packages: tuple[str, ...], progress: Progress, task: str) -> None:

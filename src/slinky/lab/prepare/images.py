@@ -11,7 +11,7 @@ which takes a fraction of a second instead of the tens of seconds of an import.
 
 import resource
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,18 +20,20 @@ from slinky.lab.prepare import debian
 from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache, key_of, tree_digest
 from slinky.lab.progress import Progress
 
+#: Not a registry: these images exist only on this machine.
+REGISTRY = "localhost/slinky"
 TAG = "lab"
 ARCHIVE = "image.tar"
 
 
 def reference(name: str) -> str:
     """The name of one of our images in a pod spec."""
-    return f"localhost/slinky/{name}:{TAG}"
+    return f"{REGISTRY}/{name}:{TAG}"
 
 
 def keyed_reference(artifact: str, key: str) -> str:
     """The name of an image in buildah's store, which no other content can have."""
-    return f"localhost/slinky/{artifact.removeprefix('image-')}:{key}"
+    return f"{REGISTRY}/{artifact.removeprefix('image-')}:{key}"
 
 
 def sources() -> Path:
@@ -66,23 +68,23 @@ class ImageBuilder:
             limits = [f"--ulimit={name}={_limit(number)}" for name, number in _LIMITS.items()]
             argv = ["buildah", "build", "--layers", "--pull-never", "--network=host", *limits]
             if parent:
-                self._require_parent(parent, folder, progress, what)
+                self.load(parent, folder, progress, what)
                 argv += ["--build-arg", f"PARENT={keyed_reference(parent.name, parent.key)}"]
             tags = ["-t", reference(name), "-t", keyed_reference(f"image-{name}", key_of(inputs))]
-            self._run([*argv, *tags, "/context"], folder, progress, what)
+            self.run([*argv, *tags, "/context"], folder, progress, what)
             archive = f"oci-archive:/context/{ARCHIVE}:{reference(name)}"
             push = ["buildah", "push", "-q", "--disable-compression", reference(name), archive]
-            self._run(push, folder, progress, what)
+            self.run(push, folder, progress, what)
             (context / ARCHIVE).rename(folder / ARCHIVE)
             shutil.rmtree(context)
             return {"image": reference(name)}
 
         return Artifact(f"image-{name}", what, inputs, build, gigabytes=0.6, digested=(ARCHIVE,))
 
-    def _require_parent(self, parent: Artifact, folder: Path, progress: Progress, task: str) -> None:
-        """Read the parent from its archive unless buildah's store has it."""
-        binds = {"/parent": self.store.require(parent)}
-        self._run(["sh", "-ec", _PARENT, "sh", keyed_reference(parent.name, parent.key)], folder, progress, task, binds)
+    def load(self, image: Artifact, folder: Path, progress: Progress, task: str) -> None:
+        """Read an image from its archive unless buildah's store has it."""
+        binds = {"/image": self.store.require(image)}
+        self.run(["sh", "-ec", _LOAD, "sh", keyed_reference(image.name, image.key)], folder, progress, task, binds)
 
     def base_tar(self, origin: Artifact) -> Artifact:
         """The Debian tree as one file, which the base image adds."""
@@ -111,9 +113,9 @@ class ImageBuilder:
 
         def build(folder: Path, progress: Progress) -> dict[str, str]:
             (folder / "context").mkdir()
-            self._require_parent(image, folder, progress, what)
+            self.load(image, folder, progress, what)
             script = 'c=$(buildah from --pull-never "$1") && cp -a "$(buildah mount $c)" /context/tree && buildah rm $c'
-            self._run(["sh", "-ec", script, "sh", keyed_reference(image.name, image.key)], folder, progress, what)
+            self.run(["sh", "-ec", script, "sh", keyed_reference(image.name, image.key)], folder, progress, what)
             (folder / "context" / "tree").rename(folder / "tree")
             (folder / "context").rmdir()
             return debian.versions(folder / "tree", ("slurmctld", "mariadb-server"))
@@ -139,16 +141,23 @@ class ImageBuilder:
         inputs = (self.machine.key, _SEED, *(image.key for image in images.values()))
         return Artifact("seed", what, inputs, build, gigabytes=2)
 
-    def _run(
-        self, argv: list[str], folder: Path, progress: Progress, task: str, binds: Mapping[str, Path] | None = None
+    def run(
+        self,
+        argv: Sequence[str],
+        folder: Path,
+        progress: Progress,
+        task: str,
+        binds: Mapping[str, Path] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
+        """Run a command in the machine tree with buildah's store and the folder `context` of a scratch folder."""
         layers = self.store.folder / "buildah"
         layers.mkdir(parents=True, exist_ok=True)
         run_in(
             self.store.require(self.machine) / "tree",
             argv,
             binds={"/var/lib/containers": layers, "/context": folder / "context", **(binds or {})},
-            env={"STORAGE_DRIVER": "overlay", "BUILDAH_ISOLATION": "chroot"},
+            env={"STORAGE_DRIVER": "overlay", "BUILDAH_ISOLATION": "chroot", **(env or {})},
             on_line=lambda line: progress.step(task, line[:60]),
         )
 
@@ -162,9 +171,9 @@ def _limit(number: int) -> str:
     return f"{hard}:{hard}"
 
 
-_PARENT = """
+_LOAD = """
 buildah inspect --type image "$1" >/dev/null 2>&1 && exit
-id=$(buildah pull -q oci-archive:/parent/image.tar)
+id=$(buildah pull -q oci-archive:/image/image.tar)
 buildah tag "$id" "$1"
 """
 

@@ -14,6 +14,8 @@ from slinky.lab.progress import Progress
 #: Images of single daemons, for the pods that the operator creates; LOGIN images also run sshd.
 DAEMONS = ("slurmctld", "slurmdbd", "slurmrestd")
 LOGIN = ("slurmd", "login")
+#: Images that a site runs, beside slinky; the others are layers of them or belong to the lab.
+SLURM = (*DAEMONS, *LOGIN, "completer")
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,33 @@ class ArtifactInventory:
         return self.artifacts | (self.vm_artifacts if vms else {})
 
     def slinky_image(self, progress: Progress) -> Path:
-        """The archive of the slinky image, which is not part of `prepare` because every code change makes a new one."""
+        """The archive of the slinky image."""
+        return self.store.require(self.slinky(progress)) / ARCHIVE
+
+    def slinky(self, progress: Progress) -> Artifact:
+        """The slinky image, built. It is not part of `prepare` because every code change makes a new one."""
         pinned = self.store.ensure(wheels.dependencies(), progress)
         own = wheels.own(pinned)
         self.store.ensure(own, progress)
-        builder = ImageBuilder(self.store, self.artifacts["machine"])
-        image = builder.image("slinky", self.artifacts["image-base"], extra={"wheels": own})
-        return self.store.ensure(image, progress) / ARCHIVE
+        image = self.builder.image("slinky", self.artifacts["image-base"], extra={"wheels": own})
+        self.store.ensure(image, progress)
+        return image
+
+    @property
+    def builder(self) -> ImageBuilder:
+        """Builds and pushes images with the buildah of the machine tree."""
+        return ImageBuilder(self.store, self.artifacts["machine"])
+
+    def slurm_images(self, progress: Progress) -> dict[str, Artifact]:
+        """The images that contain Slurm, by name, built without the other parts of a lab."""
+        layers = ("debian", "machine", "base-tar", *(f"image-{n}" for n in ("base", "slurm", "daemon", "login-base")))
+        images = {name: self.artifacts[f"image-{name}"] for name in SLURM}
+        self.store.ensure_all([*(self.artifacts[name] for name in layers), *images.values()], progress)
+        return images
+
+    def image_registry(self, progress: Progress) -> Path:
+        """A registry server, which only tests of installation need."""
+        return self.store.ensure(debian.image_registry(self.store), progress) / "docker-registry"
 
     def paths(self, *, vms: bool = False) -> dict[str, str]:
         """The path of every artifact of a lab."""
