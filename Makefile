@@ -4,8 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Three test processes, each with a control plane and a lab of its own, because most tests wait for daemons. All tests of
-# a file run in one process; files start in the order of the command line. tests/e2e/machine inspects the whole machine,
-# so it runs without others beside it.
+# a file run in one process; files start in the order of the command line.
 PARALLEL  := -n 3 --dist loadfile --no-loadscope-reorder
 DURATIONS := --durations=25 --durations-min=1
 # A unit test that takes a minute hangs; the limit of the other tests is in pyproject.toml, as is the coverage floor.
@@ -55,7 +54,6 @@ integration: setup ## Tests on a real API server and a real Slurm
 
 e2e: setup ## Tests on real nodes with real containers
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(DURATIONS) tests/e2e/machine
 	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab
 
 e2e-vm: setup ## Tests of confinement on a node with cgroup version 2, in a virtual machine
@@ -72,7 +70,6 @@ chart: setup ## Tests of the charts with the real helm
 
 test: check ## Set up everything and run every check; ends with the slowest tests
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(DURATIONS) tests/e2e/machine
 	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart
 
 format: setup ## Format the code

@@ -247,14 +247,18 @@ def _certificates(lab: Lab) -> pki.Authority:
 def _control_plane(lab: Lab) -> None:
     """Start the control plane and wait until pods can be created, which needs the default service account."""
     plane, machine = lab.plane, lab.control
-    machine.start("etcd", control_plane.etcd(plane))
-    machine.start("kube-apiserver", control_plane.apiserver(plane, nodes=True))
+    machine.start("etcd", control_plane.etcd(plane), control_plane.ENVIRONMENT)
+    machine.start("kube-apiserver", control_plane.apiserver(plane, nodes=True), control_plane.ENVIRONMENT)
     (plane.configs / "scheduler.yaml").write_text(yaml.safe_dump(control_plane.scheduler_config(plane)))
     until(lambda: _alive_and(lab, "kube-apiserver", lab.api.ready), "the API server", 240)
     # An emulated processor may need more than ten seconds for a lease.
     grace = 60 if lab.state.vms else 12
-    machine.start("kube-controller-manager", control_plane.controller_manager(plane, lab.network.pods, grace))
-    machine.start("kube-scheduler", control_plane.scheduler(plane))
+    machine.start(
+        "kube-controller-manager",
+        control_plane.controller_manager(plane, lab.network.pods, grace),
+        control_plane.ENVIRONMENT,
+    )
+    machine.start("kube-scheduler", control_plane.scheduler(plane), control_plane.ENVIRONMENT)
     account = "/api/v1/namespaces/default/serviceaccounts/default"
     until(lambda: _alive_and(lab, "kube-controller-manager", lambda: _exists(lab.api, account)), account, 180)
 

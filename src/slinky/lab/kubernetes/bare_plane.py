@@ -5,6 +5,7 @@ For tests that need only the real API. Both processes end with the process that 
 """
 
 import contextlib
+import os
 import secrets
 import shutil
 import signal
@@ -134,7 +135,11 @@ class BarePlane:
     def _start(self, name: str, argv: Sequence[str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [*WITH_US, *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*WITH_US, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **control_plane.ENVIRONMENT},
             )
 
     def _stop(self, name: str, number: int) -> None:

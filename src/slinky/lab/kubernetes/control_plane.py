@@ -12,6 +12,9 @@ from slinky.lab.machine.network import DNS_SERVICE, FIRST_SERVICE, SERVICES
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 
+#: The environment of the daemons: collecting garbage less often saves about a tenth of their processor time.
+ENVIRONMENT = {"GOGC": "400"}
+
 
 @dataclass(frozen=True)
 class Features:
