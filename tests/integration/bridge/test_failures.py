@@ -20,7 +20,7 @@ from tests.support.waiting import eventually
 from slinky.bridge import names
 from slinky.kube import NODES, Key, KubeClient
 from slinky.lab.slurm.cluster import LabSlurm
-from slinky.slurm import JobRequest, MintedToken, NodeUpdate
+from slinky.slurm import JobRequest, MintedToken, NodeUpdate, Presence
 from slinky.slurm import SlurmClient as Slurm
 
 OPTION = names.OPTION
@@ -57,9 +57,14 @@ async def proxied(kube: KubeClient, ctld: Slurm, slurm: LabSlurm) -> AsyncIterat
 async def test_an_unreachable_slurm_costs_no_pod(proxied: ProxiedStage, fault: str) -> None:
     stage, proxy, _ = proxied
     await stage.run_pod()
+    job = await stage.wait_job()
     proxy.fault = FAULTS[fault]
     await stage.create_pod("late")
     await stage.wait_reason("late", "SlurmUnreachable")
+    if fault == "hang":
+        assert stage.bridge is not None
+        mirror = stage.bridge.mirror
+        await eventually(lambda: mirror.lookup_job(job.job_id).presence is Presence.UNKNOWN, "an unknown state")
     assert not (await stage.get_pod("p")).metadata.deleting
     await stage.report_phase("p", "Succeeded", 0)
     await eventually(lambda: proxy.faults > 3, "requests that failed or were given up")
