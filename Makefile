@@ -14,7 +14,7 @@ STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha25
 DOCS   := $(VENV)/.docs-$(shell sha256sum < requirements/docs.txt | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit docs
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm upgrade-test lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit docs
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -59,6 +59,10 @@ e2e: setup ## Tests on real nodes with real containers
 e2e-vm: setup ## Tests of confinement on a node with cgroup version 2, in a virtual machine
 	$(BIN)/slinky lab prepare --vms
 	$(BIN)/pytest $(DURATIONS) tests/e2e/vm
+
+upgrade-test: setup ## Upgrade of a cluster from an earlier release of Slurm while a job runs
+	$(BIN)/slinky lab prepare --earlier
+	$(BIN)/pytest $(DURATIONS) tests/e2e/upgrade
 
 chaos: setup ## Twenty long seeds of the bridge's randomized test, each with every fault (an hour)
 	$(BIN)/slinky lab prepare

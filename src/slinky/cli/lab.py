@@ -32,6 +32,7 @@ NodeName = Annotated[str, typer.Argument(help="Name of the node, such as node1."
 def prepare(
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
     vms: Annotated[bool, typer.Option(help="Also what nodes in virtual machines need.")] = False,
+    earlier: Annotated[bool, typer.Option(help="Also images of an earlier Slurm, for tests of upgrades.")] = False,
     prune: Annotated[bool, typer.Option(help="Also remove outdated artifacts from the cache.")] = False,
     export_file: Annotated[
         Path | None, typer.Option("--export", help="Write the artifacts to this file (.tar, .tar.gz or .tar.zst).")
@@ -47,16 +48,17 @@ def prepare(
         inventory, progress = ArtifactInventory.of(kube), Progress()
         if import_file:
             tools.require_root("importing artifacts")
-            new = archive.import_artifacts(
-                inventory.store, inventory.selected(vms=True).values(), import_file, progress
-            )
+            known = inventory.selected(vms=True, earlier=True).values()
+            new = archive.import_artifacts(inventory.store, known, import_file, progress)
             progress.note(f"{len(new)} parts are new")
-        preflight.refuse(preflight.judge(preflight.gather(inventory.gigabytes_to_build(vms=vms), int(vms))))
-        inventory.prepare(progress, vms=vms)
+        gigabytes = inventory.gigabytes_to_build(vms=vms, earlier=earlier)
+        preflight.refuse(preflight.judge(preflight.gather(gigabytes, int(vms))))
+        inventory.prepare(progress, vms=vms, earlier=earlier)
+        selected = inventory.selected(vms=vms, earlier=earlier)
         if export_file:
-            archive.export_artifacts(inventory.store, inventory.selected(vms=vms).values(), export_file, progress)
-        removed = inventory.store.prune(inventory.selected(vms=True).values()) if prune else []
-        facts = {name: inventory.store.facts(artifact) for name, artifact in inventory.selected(vms=vms).items()}
+            archive.export_artifacts(inventory.store, selected.values(), export_file, progress)
+        removed = inventory.store.prune(inventory.selected(vms=True, earlier=True).values()) if prune else []
+        facts = {name: inventory.store.facts(artifact) for name, artifact in selected.items()}
         if output is Format.JSON:
             print_json({"cache": str(inventory.store.folder), "artifacts": facts, "removed": [str(p) for p in removed]})
             return

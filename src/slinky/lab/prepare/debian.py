@@ -17,6 +17,8 @@ from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache
 from slinky.lab.progress import Progress
 
 SUITE = "forky"
+#: The suite of an earlier Slurm (24.11), from which upgrades are tested.
+EARLIER_SUITE = "trixie"
 
 # buildah requires netavark even when it uses the host's network.
 MACHINE_PACKAGES = (
@@ -37,7 +39,7 @@ BASE = "a minimal Debian"
 MACHINE = "the tree that nodes run in"
 
 
-def base() -> Artifact:
+def base(suite: str = SUITE) -> Artifact:
     """The minimal tree on which every image is based."""
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
@@ -49,7 +51,7 @@ def base() -> Artifact:
                 "debootstrap",
                 "--variant=minbase",
                 "--include=ca-certificates",
-                SUITE,
+                suite,
                 str(tree),
                 mirror(),
                 script,
@@ -62,9 +64,9 @@ def base() -> Artifact:
             file.write_text(text)
             file.chmod(0o755 if text.startswith("#!") else 0o644)
         slim(tree)
-        return {"suite": SUITE}
+        return {"suite": suite}
 
-    return Artifact("debian", BASE, (SUITE, *SETTINGS, *SETTINGS.values()), build, gigabytes=1)
+    return Artifact("debian", BASE, (suite, *SETTINGS, *SETTINGS.values()), build, gigabytes=1)
 
 
 def machine(store: ArtifactCache) -> Artifact:

@@ -49,9 +49,18 @@ class ImageBuilder:
     store: ArtifactCache
     machine: Artifact
 
-    def image(self, name: str, parent: Artifact | None = None, extra: Mapping[str, Artifact] | None = None) -> Artifact:
-        """One image; `extra` adds files or folders of other artifacts to the build context, by their path."""
-        recipe = sources() / name
+    def image(
+        self,
+        name: str,
+        parent: Artifact | None = None,
+        extra: Mapping[str, Artifact] | None = None,
+        recipe_name: str = "",
+    ) -> Artifact:
+        """One image; `extra` adds files or folders of other artifacts to the build context, by their path.
+
+        The recipe is the folder of the same name unless `recipe_name` names another one.
+        """
+        recipe = sources() / (recipe_name or name)
         extra = extra or {}
         what = f"image {name}"
         inputs = (
@@ -86,7 +95,7 @@ class ImageBuilder:
         binds = {"/image": self.store.require(image)}
         self.run(["sh", "-ec", _LOAD, "sh", keyed_reference(image.name, image.key)], folder, progress, task, binds)
 
-    def base_tar(self, origin: Artifact) -> Artifact:
+    def base_tar(self, origin: Artifact, name: str = "base-tar") -> Artifact:
         """The Debian tree as one file, which the base image adds."""
 
         def build(folder: Path, progress: Progress) -> dict[str, str]:
@@ -105,7 +114,7 @@ class ImageBuilder:
             )
             return {}
 
-        return Artifact("base-tar", "the base layer", (origin.key,), build, gigabytes=1, digested=("tree.tar",))
+        return Artifact(name, "the base layer", (origin.key,), build, gigabytes=1, digested=("tree.tar",))
 
     def tree(self, image: Artifact, name: str) -> Artifact:
         """The files of an image as a root file system of a machine."""

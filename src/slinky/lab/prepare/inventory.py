@@ -16,6 +16,9 @@ DAEMONS = ("slurmctld", "slurmdbd", "slurmrestd")
 LOGIN = ("slurmd", "login")
 #: Images that a site runs, beside slinky; the others are layers of them or belong to the lab.
 SLURM = (*DAEMONS, *LOGIN, "completer")
+#: The release of Slurm from which upgrades are tested, and the end of the names of its images.
+EARLIER_SLURM = "24.11"
+EARLIER = "-earlier"
 
 
 @dataclass(frozen=True)
@@ -75,19 +78,47 @@ class ArtifactInventory:
         tree = virtual.tree(self.store, self.artifacts["machine"])
         return {"vm-tree": tree, "vm-disk": virtual.disk(self.store, tree, self.artifacts["seed"])}
 
-    def prepare(self, progress: Progress, *, vms: bool = False) -> None:
-        """Build every artifact that is missing; those of virtual machines only if they are wanted."""
+    @cached_property
+    def earlier_artifacts(self) -> dict[str, Artifact]:
+        """The images of an earlier Slurm, from the same recipes; `load_image` imports them into a lab."""
+        builder = ImageBuilder(self.store, self.artifacts["machine"])
+        origin = debian.base(debian.EARLIER_SUITE)
+        base_tar = builder.base_tar(origin, f"base-tar{EARLIER}")
+
+        def image(recipe: str, parent: Artifact) -> Artifact:
+            return builder.image(f"{recipe}{EARLIER}", parent, recipe_name=recipe)
+
+        base = builder.image(f"base{EARLIER}", extra={"tree.tar": base_tar}, recipe_name="base")
+        slurm = builder.image(f"slurm{EARLIER}", base)
+        daemon = image("daemon", slurm)
+        login_base = image("login-base", daemon)
+        layers = (base, slurm, daemon, login_base)
+        daemons = (*(image(name, daemon) for name in DAEMONS), *(image(name, login_base) for name in LOGIN))
+        return {
+            f"debian{EARLIER}": origin,
+            f"base-tar{EARLIER}": base_tar,
+            **{item.name: item for item in (*layers, *daemons)},
+        }
+
+    def earlier_images(self) -> list[Path]:
+        """The archives of the images of an earlier Slurm."""
+        names = (f"image-{name}{EARLIER}" for name in (*DAEMONS, *LOGIN))
+        return [self.store.require(self.earlier_artifacts[name]) / ARCHIVE for name in names]
+
+    def prepare(self, progress: Progress, *, vms: bool = False, earlier: bool = False) -> None:
+        """Build every artifact that is missing; those of virtual machines and of an earlier Slurm only if wanted."""
         tools.require_root("preparing the lab")
         tools.require_tools(progress)
-        self.store.ensure_all(self.selected(vms=vms).values(), progress)
+        self.store.ensure_all(self.selected(vms=vms, earlier=earlier).values(), progress)
 
-    def gigabytes_to_build(self, *, vms: bool = False) -> float:
+    def gigabytes_to_build(self, *, vms: bool = False, earlier: bool = False) -> float:
         """The disk space that a complete preparation still needs."""
-        return sum(artifact.gigabytes for artifact in self.store.missing(self.selected(vms=vms).values()))
+        artifacts = self.selected(vms=vms, earlier=earlier).values()
+        return sum(artifact.gigabytes for artifact in self.store.missing(artifacts))
 
-    def selected(self, *, vms: bool) -> dict[str, Artifact]:
-        """The artifacts of a lab, with or without nodes in virtual machines."""
-        return self.artifacts | (self.vm_artifacts if vms else {})
+    def selected(self, *, vms: bool, earlier: bool = False) -> dict[str, Artifact]:
+        """The artifacts of a lab, with or without nodes in virtual machines and images of an earlier Slurm."""
+        return self.artifacts | (self.vm_artifacts if vms else {}) | (self.earlier_artifacts if earlier else {})
 
     def slinky_image(self, progress: Progress) -> Path:
         """The archive of the slinky image."""

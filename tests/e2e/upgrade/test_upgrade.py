@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole cluster is upgraded from an earlier release of Slurm while a job runs.
+
+The images of the earlier release (24.11) come from the recipes of the others, on an earlier Debian. The tests depend on
+each other: each begins with the cluster that the one before has left.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.conftest import MakeLab
+from tests.e2e.operator.site import OperatorSite, cluster, manifest, operator_site, secret
+from tests.e2e.operator.test_accounting import KEYS, PASSWORD, STORAGE, database, is_recorded
+from tests.support.waiting import until
+
+from slinky.lab.lab import Lab
+from slinky.lab.prepare.images import reference
+from slinky.lab.prepare.inventory import EARLIER, EARLIER_SLURM, ArtifactInventory
+from slinky.lab.progress import Progress
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(1800)]
+
+LATER_SLURM = "26.05"
+#: Daemon, kind and name of the object that runs it, and the field with its container.
+DAEMONS = (
+    ("slurmdbd", "accounting", "slurm"),
+    ("slurmctld", "controller", "slurm"),
+    ("slurmrestd", "restapi", "slurm"),
+    ("login", "loginset", "login"),
+    ("slurmd", "nodeset", "gpu"),
+)
+#: Kinds whose daemons keep state.
+STATEFUL = ("accounting", "controller")
+CONTROLLER = {"name": "slurm"}
+SSSD = """
+[sssd]
+services = nss, pam
+domains = local
+[domain/local]
+id_provider = proxy
+auth_provider = proxy
+proxy_lib_name = files
+proxy_pam_target = sssd-shadowutils
+"""
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+#: Daemons before 25.11 have no HTTP probes.
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+BACKUP = {"claimName": "slurm-backup", "image": reference("mariadb")}
+SCRIPT = ("sbatch", "--parsable", "--chdir=/tmp", "-o", "/dev/null")
+
+
+def container(daemon: str, *, earlier: bool) -> dict[str, Any]:
+    image = {"image": reference(f"{daemon}{EARLIER}" if earlier else daemon)}
+    if daemon not in ("slurmctld", "slurmd"):
+        return image
+    return image | {probe: {"httpGet": None, "tcpSocket": {"port": daemon}} for probe in PROBES}
+
+
+def claim(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": CLAIM}
+
+
+def objects() -> list[dict[str, Any]]:
+    """A cluster of every kind, with the images of the earlier release."""
+    extra = [
+        manifest("Accounting", "slurm", storageConfig=STORAGE, **KEYS),
+        manifest(
+            "LoginSet", "login", controllerRef={"name": "slurm"}, sssdConfRef={"name": "sssd", "key": "sssd.conf"}
+        ),
+        secret("slurmdbd-password", password=PASSWORD),
+        secret("mariadb-password", password=PASSWORD),
+        secret("sssd", **{"sssd.conf": SSSD}),
+    ]
+    found = [*cluster(accountingRef={"name": "slurm"}), *extra]
+    for item in found:
+        for daemon, kind, _ in DAEMONS:
+            if item["kind"].lower() == kind:
+                item["spec"][daemon] = container(daemon, earlier=True)
+        if item["kind"] == "NodeSet":
+            item["spec"]["replicas"] = 1
+    return [*(item for item in database() if item["kind"] != "Secret"), claim("slurm-backup"), *found]
+
+
+@pytest.fixture(scope="module")
+def upgrade_lab(make_lab: MakeLab) -> Lab:
+    inventory, progress = ArtifactInventory.of(), Progress()
+    inventory.prepare(progress, earlier=True)
+    lab = make_lab(nodes=1, gpus=0)
+    for archive in inventory.earlier_images():
+        lab.load_image(archive)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def site(upgrade_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorSite]:
+    with operator_site(upgrade_lab, tmp_path_factory.mktemp("upgrade")) as site:
+        site.apply(*objects())
+        site.wait_workers(1)
+        yield site
+
+
+def has_version(site: OperatorSite, kind: str, release: str) -> bool:
+    return str(site.status(kind, "slurm").get("slurmVersion")).startswith(release)
+
+
+def is_degraded(site: OperatorSite, kind: str, expected: str) -> bool:
+    return reason(site, kind) == expected
+
+
+def reason(site: OperatorSite, kind: str) -> str:
+    found = site.condition(kind, "slurm", "Degraded")
+    return str(found.get("reason")) if found.get("status") == "True" else ""
+
+
+def image(pod: dict[str, Any], daemon: str) -> str:
+    return next(str(item["image"]) for item in pod["spec"]["containers"] if item["name"] == daemon)
+
+
+def runs(site: OperatorSite, daemon: str, *, earlier: bool) -> bool:
+    """Whether every pod of a daemon is ready and has the image of this release."""
+    wanted = container(daemon, earlier=earlier)["image"]
+    pods = site.pods(daemon).values()
+    return bool(pods) and all(image(pod, daemon) == wanted and is_ready(pod) for pod in pods)
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def created(site: OperatorSite, daemon: str) -> str:
+    return min(str(pod["metadata"]["creationTimestamp"]) for pod in site.pods(daemon).values())
+
+
+def use_images(site: OperatorSite, *, earlier: bool, daemons: tuple[str, ...] = ()) -> None:
+    for daemon, kind, name in DAEMONS:
+        if not daemons or daemon in daemons:
+            site.patch(kind, name, **{daemon: {"image": container(daemon, earlier=earlier)["image"]}})
+
+
+def backup_jobs(site: OperatorSite) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = json.loads(site.kubectl("get", "jobs", "-o", "json"))["items"]
+    return items
+
+
+def test_a_job_lives_through_an_upgrade_of_every_daemon(site: OperatorSite) -> None:
+    for daemon, _, _ in DAEMONS:
+        until(partial(runs, site, daemon, earlier=True), f"{daemon} {EARLIER_SLURM}")
+    for kind in STATEFUL:
+        until(partial(has_version, site, kind, EARLIER_SLURM), f"the version of {kind}")
+    worker = site.uids()
+    before = site.exec("gpu-0", *SCRIPT, "--wrap=true").strip()
+    until(lambda: is_recorded(site, before), "the record of a job before the upgrade")
+    job = site.start_job("g-0")
+
+    use_images(site, earlier=False)
+    until(lambda: reason(site, "accounting") == "BackupMissing", "the wait for a backup")
+    synced = partial(site.condition, "controller", "slurm", "ConfigSynced")
+    until(lambda: synced().get("reason") == "WaitingForUpgrade", "the wait for slurmdbd")
+    assert all(runs(site, daemon, earlier=True) for daemon, _, _ in DAEMONS)
+    site.patch("accounting", "slurm", backup=BACKUP)
+    for daemon in ("slurmdbd", "slurmctld", "slurmrestd", "login"):
+        until(partial(runs, site, daemon, earlier=False), f"{daemon} {LATER_SLURM}", 600)
+    for kind in STATEFUL:
+        until(partial(has_version, site, kind, LATER_SLURM), f"the version of {kind}")
+    (backup,) = backup_jobs(site)
+    order = [backup["status"]["completionTime"], *(created(site, item) for item in ("slurmdbd", "slurmctld"))]
+    assert order == sorted(order)
+    assert created(site, "slurmctld") <= min(created(site, "slurmrestd"), created(site, "login"))
+
+    # The worker of the job drains on the earlier slurmd until the job has ended.
+    until(lambda: "drng" in site.host_states().values(), "the drain of the worker")
+    assert (site.uids(), site.job_state(job)) == (worker, "RUNNING")
+    site.finish_job(job, "gpu-0")
+    until(lambda: runs(site, "slurmd", earlier=False), f"slurmd {LATER_SLURM}")
+    site.wait_workers(1)
+    assert f"Version={LATER_SLURM}" in site.slurm("scontrol", "show", "node", "g-0")
+    after = site.exec("gpu-0", *SCRIPT, "--wrap=true").strip()
+    for name in (before, job, after):
+        until(partial(is_recorded, site, name), f"the record of job {name}")
+
+
+def test_a_downgrade_is_refused(site: OperatorSite) -> None:
+    uids = {daemon: site.uids(daemon) for daemon in ("slurmdbd", "slurmctld")}
+    use_images(site, earlier=True, daemons=("slurmdbd", "slurmctld"))
+    for kind in STATEFUL:
+        until(partial(is_degraded, site, kind, "DowngradeRefused"), f"the refusal of {kind}")
+    assert {daemon: site.uids(daemon) for daemon in uids} == uids
+    use_images(site, earlier=False, daemons=("slurmdbd", "slurmctld"))
+    for kind in STATEFUL:
+        until(partial(is_degraded, site, kind, ""), f"the end of the refusal of {kind}")
