@@ -29,7 +29,7 @@ from slinky.slurm.model.responses import CancelResponse, Response
 from slinky.slurm.model.values import Number, Value
 
 #: The beginnings of slurmrestd's plain-text response for a path or a version that it does not serve.
-NOT_SERVED = (b"Unable to find requested URL", b"Invalid or unknown URL path")
+NOT_SERVED = (b"Unable to find requested URL", b"Unable find requested URL", b"Invalid or unknown URL path")
 #: Number of items of a long list that are decoded before other tasks get a turn.
 ITEMS_PER_SLICE = 250
 #: Types of fields whose values are often equal from one item to the next.
