@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates of a webhook server, and when to replace them. Pure except for the random keys.
+"""Certificates of a server of ours, and when to replace them. Pure except for the random keys.
 
-A `CertificateBundle` holds certificate authorities, oldest first, and the pair that the server uses. The API server
-trusts a new authority for an hour before the authority signs anything, and trusts an old one until it expires. So
-replicas and the API server never have to switch at the same moment.
+A `CertificateBundle` holds certificate authorities, oldest first, and the pair that the server uses. Clients
+trust a new authority for an hour before the authority signs anything, and trust an old one until it expires. So servers
+and clients never have to switch at the same moment.
 """
 
 import ipaddress
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -14,6 +15,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+#: The key of the bundle in a Secret. It is persistent: another name would discard the existing authorities.
+BUNDLE_KEY = "pouch.json"
+CERTIFICATE, PRIVATE_KEY, CA_CERTIFICATE = "tls.crt", "tls.key", "ca.crt"
 
 AUTHORITY_LIFE = timedelta(days=365)
 SERVING_LIFE = timedelta(days=90)
@@ -54,8 +59,32 @@ class CertificateBundle(msgspec.Struct, frozen=True):
 
     @property
     def ca_bundle(self) -> str:
-        """The certificates of all authorities, for the `caBundle` of the webhook."""
+        """The certificates of all authorities, for those who trust them."""
         return "".join(pair.certificate for pair in self.authorities)
+
+
+def encode_bundle(bundle: CertificateBundle) -> dict[str, bytes]:
+    """The data of the Secret that keeps a bundle; its parts have keys of their own, for those who mount them."""
+    return {
+        BUNDLE_KEY: msgspec.json.encode(bundle),
+        CA_CERTIFICATE: bundle.ca_bundle.encode(),
+        CERTIFICATE: bundle.serving.certificate.encode(),
+        PRIVATE_KEY: bundle.serving.key.encode(),
+    }
+
+
+def decode_bundle(data: Mapping[str, bytes]) -> CertificateBundle | None:
+    """The bundle in the data of a Secret; None if there is none. Raises `ValueError` for another content."""
+    raw = data.get(BUNDLE_KEY)
+    if not raw:
+        return None
+    try:
+        bundle = msgspec.json.decode(raw, type=CertificateBundle)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"this is no bundle of certificates: {error}") from error
+    for pair in (*bundle.authorities, bundle.serving):
+        pair.parsed  # noqa: B018 -- raises if it is no certificate
+    return bundle
 
 
 def renew_bundle(bundle: CertificateBundle | None, hosts: tuple[str, ...], now: datetime) -> CertificateBundle:
@@ -93,9 +122,7 @@ def _signed_by(certificate: x509.Certificate, signer: x509.Certificate) -> bool:
 def create_authority(now: datetime) -> CertificatePair:
     """Create a self-signed authority."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name(
-        [x509.NameAttribute(NameOID.COMMON_NAME, f"slinky webhook {now.astimezone(UTC):%Y-%m-%dT%H:%M:%S}")]
-    )
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"slinky {now.astimezone(UTC):%Y-%m-%dT%H:%M:%S}")])
     usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
     certificate = (
         _builder(name, name, key, now, AUTHORITY_LIFE)

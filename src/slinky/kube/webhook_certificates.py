@@ -16,7 +16,15 @@ from typing import Any
 
 import msgspec
 
-from slinky.kube.certificates import CertificateBundle, renew_bundle
+from slinky.kube.certificates import (
+    CA_CERTIFICATE,
+    CERTIFICATE,
+    PRIVATE_KEY,
+    CertificateBundle,
+    decode_bundle,
+    encode_bundle,
+    renew_bundle,
+)
 from slinky.kube.client import KubeClient
 from slinky.kube.errors import AlreadyExists, Conflict, KubeError
 from slinky.kube.resource import Resource
@@ -25,10 +33,6 @@ from slinky.kube.views import SECRETS, Secret
 from slinky.observe import Clock, Health, Log, SystemClock
 
 log = Log("slinky.kube.webhook_certificates")
-
-#: The key of the bundle in the Secret. It is persistent: another name would discard the existing authorities.
-BUNDLE_KEY = "pouch.json"
-CERTIFICATE, PRIVATE_KEY, CA_CERTIFICATE = "tls.crt", "tls.key", "ca.crt"
 
 
 class ClientConfig(msgspec.Struct, frozen=True, rename="camel"):
@@ -133,13 +137,7 @@ class WebhookCertificates:
             return bundle
 
     async def _store(self, bundle: CertificateBundle, secret: Secret | None) -> None:
-        data = {
-            BUNDLE_KEY: msgspec.json.encode(bundle),
-            CA_CERTIFICATE: bundle.ca_bundle.encode(),
-            CERTIFICATE: bundle.serving.certificate.encode(),
-            PRIVATE_KEY: bundle.serving.key.encode(),
-        }
-        encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
+        encoded = {name: base64.b64encode(value).decode() for name, value in encode_bundle(bundle).items()}
         if secret is None:
             await self._client.create(SECRETS, SECRETS.manifest(self._secret, data=encoded))
             return
@@ -189,12 +187,9 @@ def ca_bundle_patch(webhooks: Sequence[WebhookEntry], ca_bundle: bytes) -> list[
 
 
 def _read_bundle(secret: Secret | None) -> CertificateBundle | None:
-    raw = secret.data.get(BUNDLE_KEY) if secret else None
-    if not raw:
-        return None
     try:
-        return msgspec.json.decode(raw, type=CertificateBundle)
-    except msgspec.DecodeError as error:
+        return decode_bundle(secret.data) if secret else None
+    except ValueError as error:
         log.warning(
             "the Secret of the webhook certificates cannot be decoded; new certificates are created", error=error
         )

@@ -11,7 +11,8 @@ from pathlib import Path
 from slinky.api.names.wellknown import WEBHOOK_PORT
 from slinky.kube import Key, KubeClient, connect
 from slinky.kube.admission import Handler, application, serve
-from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE_KEY, WebhookCertificates, service_dns_names
+from slinky.kube.certificates import CERTIFICATE, PRIVATE_KEY
+from slinky.kube.webhook_certificates import WebhookCertificates, service_dns_names
 from slinky.observe import Health, Log
 from slinky.webhook.application import handlers
 from slinky.webhook.external_metrics import serving_external_metrics
