@@ -103,6 +103,11 @@ $(DOCS): requirements/docs.txt | setup
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@rm -f $(VENV)/.docs-* && touch $@
 
+.PHONY: hostile
+hostile: setup ## Ten minutes of hostile objects, requests and answers against all running processes
+	$(BIN)/slinky lab prepare
+	SLINKY_HOSTILE_SECONDS=600 $(BIN)/pytest -s --timeout=1200 tests/integration/bridge/hostile
+
 audit: setup ## Compare the packages of the images with their lock files, write SBOMs, ask for known vulnerabilities
 	$(BIN)/slinky lab prepare
 	$(BIN)/python -m slinky.lab.prepare.audit

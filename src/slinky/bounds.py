@@ -28,7 +28,7 @@ _INTRODUCTION = """# Bounds
 
 Every number and text that users and other systems can write is bounded where it is parsed, so that one object
 cannot take the time or the memory of a process that serves all users. Property tests feed hostile values to every
-parser (`tests/unit/test_hostile_inputs.py`).
+parser (`tests/unit/test_hostile_inputs.py`); `make hostile` creates hostile objects for running processes.
 
 """
 

@@ -20,7 +20,8 @@ class SlurmrestdProxy:
     `loses_response` chooses requests that slurmrestd carries out but whose response the client never gets.
     """
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._address = host, port
         self._transport = HttpTransport(upstream)
         self._runner = web.ServerRunner(web.Server(self._handle), handle_signals=False, shutdown_timeout=0.1)
         self.fault: Fault | None = None
@@ -31,8 +32,8 @@ class SlurmrestdProxy:
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        await web.TCPSite(self._runner, *self._address).start()
+        self.url = f"http://{self._address[0]}:{self._runner.addresses[0][1]}"
         return self
 
     async def __aexit__(

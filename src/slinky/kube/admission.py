@@ -140,7 +140,7 @@ def _endpoint(path: str, handler: Handler) -> Callable[[web.Request], Awaitable[
                 async with asyncio.timeout(handler_timeout(request.query.get("timeout"))):
                     review = _review_decoder.decode(await request.read())
                     decision = await handler(review.request)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 return _error_response(path, "unreadable", 400, str(error))
             except TimeoutError:
                 return _error_response(path, "late", 504, "the handler did not answer in time")

@@ -69,7 +69,7 @@ class FrontProxy(msgspec.Struct, frozen=True):
 def _names(text: str) -> tuple[str, ...]:
     try:
         return msgspec.json.decode(text, type=tuple[str, ...])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{text[:80]!r} is not a list of names") from error
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 from tests.integration.bridge.bridge_stage import GANG, BridgeStage, bridge_stage
-from tests.integration.bridge.test_native_groups import ANY, DEFINITIONS
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.views import BATCH_JOBS, JOB_SETS
 from slinky.bridge.views.native import native_groups, native_workloads
-from slinky.kube import Key, KubeClient, Object, Resource, discover
+from slinky.kube import Key, KubeClient, Object, Resource
 from slinky.kube.conditions import is_condition_true
 from slinky.slurm import Job
 from slinky.slurm import SlurmClient as Slurm
@@ -39,34 +38,6 @@ def owned_by(resource: Resource[Any], item: Object) -> list[dict[str, Any]]:
             "controller": True,
         }
     ]
-
-
-@pytest.fixture(scope="module")
-async def job_sets(kube: KubeClient) -> AsyncIterator[None]:
-    """A server that has JobSets."""
-    schema = {"type": "object", "properties": {"spec": ANY, "status": ANY}}
-    version = {"name": "v1alpha2", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    naming = {"kind": "JobSet", "plural": "jobsets", "singular": "jobset", "listKind": "JobSetList"}
-    spec = {"group": "jobset.x-k8s.io", "names": naming, "scope": "Namespaced", "versions": [version]}
-    key = Key("", "jobsets.jobset.x-k8s.io")
-    # The API server requires this of groups below k8s.io.
-    approved = {"annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/jobset"}}
-    await kube.create(DEFINITIONS, DEFINITIONS.manifest(key, metadata=approved, spec=spec))
-
-    async def is_discovered() -> bool:
-        return bool((await discover(kube)).versions("jobset.x-k8s.io", "JobSet"))
-
-    async def is_served() -> bool:
-        await kube.send("GET", "/apis/jobset.x-k8s.io/v1alpha2/jobsets")
-        return await is_discovered()
-
-    async def is_removed() -> bool:
-        return not await is_discovered() and await kube.find(DEFINITIONS, key) is None
-
-    await eventually(is_served, "JobSets")
-    yield
-    await kube.delete(DEFINITIONS, key)
-    await eventually(is_removed, "a server without JobSets")
 
 
 @pytest.fixture

@@ -96,6 +96,11 @@ async def test_a_failure_is_an_http_error_so_that_the_failure_policy_decides(
     assert (await ask(handler, body, query, max_bytes=1000))[0] == status
 
 
+@pytest.mark.parametrize("body", [b'{"request":' * 20_000, b"[" * 100_000, b'{"request":{"uid":"\xff"}}', b"\xff"])
+async def test_a_body_of_any_form_is_no_bug(body: bytes) -> None:
+    assert (await ask(bug, body, "", max_bytes=10**6))[0] == 400
+
+
 @pytest.mark.parametrize(("given", "expected"), [("5s", 4.5), (None, 9.0), ("300s", 9.0), ("junk", 9.0)])
 def test_a_handler_gets_a_little_less_time_than_the_server_waits(given: str | None, expected: float) -> None:
     assert handler_timeout(given) == expected

@@ -73,7 +73,7 @@ def parse_comment(text: str) -> AdminComment | None:
     """The admin comment of a job that a bridge submitted; None for any other job."""
     try:
         comment = _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return comment if comment.pods or comment.slinky.v else None
 

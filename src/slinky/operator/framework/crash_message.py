@@ -64,7 +64,7 @@ def _plain_line(line: str) -> str:
         return line
     try:
         message = msgspec.json.decode(match["message"], type=str)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return line
     return f"{match['level']}: {message}" if match["level"] not in {None, "info"} else message
 

@@ -35,7 +35,7 @@ class HostComment(msgspec.Struct, frozen=True, rename="camel"):
         """Parse a comment of the operator; None for any other comment."""
         try:
             return msgspec.json.decode(text, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
 
