@@ -135,7 +135,7 @@ _CONTROLLER = closed(
     reconfigure=CONTAINER,
     logfile=CONTAINER,
     service=SERVICE,
-    **fields_of(ControllerSpec, "inplaceReconfigure", "ha", "persistence", "metrics"),
+    **fields_of(ControllerSpec, "inplaceReconfigure", "ha", "persistence", "metrics", "outage"),
     **_CONF,
     **_TEMPLATE,
 )

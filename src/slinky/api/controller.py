@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from slinky.api.fields.amounts import PrometheusDuration
 from slinky.api.fields.conditions import HEALTH, ObjectStatus
+from slinky.api.fields.outage import Outage, OutagePhase, OutageStatus
 from slinky.api.fields.refs import DAEMON_RULES, DaemonKeyRefs, LocalRef
 from slinky.api.fields.templates import (
     Container,
@@ -155,6 +156,9 @@ class ControllerSpec(DaemonKeyRefs, frozen=True):
     persistence: Annotated[Persistence, described("Where slurmctld stores its state.")] = Persistence()
     service: Annotated[ControllerService, described("Settings of the Service of slurmctld.")] = ControllerService()
     metrics: Annotated[Metrics, described("Metrics that slurmctld itself exports.")] = Metrics()
+    outage: Annotated[
+        Outage | None, described("A planned outage of the whole cluster; remove it to end the outage early.")
+    ] = None
 
 
 class ControllerStatus(ObjectStatus, frozen=True):
@@ -163,6 +167,7 @@ class ControllerStatus(ObjectStatus, frozen=True):
     wanted_config: Annotated[str, described("Generation of the configuration that belongs to the spec.")] = ""
     loaded_config: Annotated[str, described("Generation of the configuration that slurmctld reports it runs.")] = ""
     slurm_version: Annotated[str, described("Version of Slurm in the image that slurmctld runs, as it answered.")] = ""
+    outage: Annotated[OutageStatus, described("The planned outage, or the last one.")] = OutageStatus()
 
 
 class Controller(Object, frozen=True):
@@ -228,6 +233,16 @@ class Controller(Object, frozen=True):
     def state_folder(self) -> str:
         """Mount path of the state volume."""
         return f"{wellknown.STATE}/{self.cluster_name}"
+
+    @property
+    def outage_phase(self) -> OutagePhase:
+        """The present phase of an outage."""
+        return OutagePhase.parse(self.status.outage.phase)
+
+    @property
+    def outage_reservation(self) -> str:
+        """Name of the reservation that keeps jobs out of an outage."""
+        return f"SlurmOperatorOutage-{self.metadata.name}"
 
     @property
     def accounting_key(self) -> Key | None:

@@ -2,6 +2,7 @@
 """Accounting that is switched on in a running cluster, with a database that is late and a password that is wrong."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 from tests.e2e.operator.site import OperatorSite, cluster, manifest, secret
 from tests.support.waiting import until
 
+from slinky.kube.timestamps import format_timestamp
 from slinky.lab.prepare.images import reference
 
 pytestmark = pytest.mark.lab
@@ -96,3 +98,32 @@ def test_a_cluster_that_slurmdbd_has_lost_is_registered_again(site: OperatorSite
     until(lambda: site.condition("accounting", "slurm", "Ready").get("status") == "False", "the end of slurmdbd")
     until(lambda: clusters(site) == [f"{site.namespace}_slurm"] and is_ready(site), "the registration")
     assert runs_jobs(site)
+
+
+def phase(site: OperatorSite) -> str:
+    return str(site.status("controller", "slurm").get("outage", {}).get("phase"))
+
+
+def test_a_planned_outage_stops_the_cluster_and_brings_it_back(site: OperatorSite) -> None:
+    workers, job = site.uids(), site.start_job("g-0")
+    outage = {"startTime": format_timestamp(datetime.now(UTC)), "duration": "10h", "reason": "new disks"}
+    site.patch("controller", "slurm", outage=outage)
+    until(lambda: set(site.host_states().values()) == {"drng", "drain"}, "the drain of all hosts")
+    assert set(site.drain_reasons().values()) == {
+        f"slurm-operator: Outage of cluster {site.namespace}_slurm: new disks"
+    }
+    assert (phase(site), site.job_state(job)) == ("Draining", "RUNNING")
+    waiting = site.exec("gpu-0", "sbatch", "--parsable", "--chdir=/tmp", "-o", "/dev/null", "--wrap=true").strip()
+    site.release_job(job, "gpu-0")
+    until(lambda: phase(site) == "Stopped", "the end of all daemons")
+    assert not any(site.pods(daemon) for daemon in ("slurmctld", "slurmdbd", "slurmrestd"))
+    assert site.condition("controller", "slurm", "Ready")["reason"] == "Outage"
+    site.patch("controller", "slurm", outage=None)
+    until(lambda: phase(site) == "Completed" and is_ready(site), "the return of the cluster")
+    site.wait_workers(2)
+    assert site.uids() == workers
+    assert site.job_state(job) == "COMPLETED"
+    until(lambda: is_recorded(site, waiting), "the record of the job that has waited")
+    steps = [step["phase"] for step in site.status("controller", "slurm")["outage"]["timeline"]]
+    stops = ["Scheduled", "Draining", "StoppingLogin", "StoppingController", "StoppingAccounting", "Stopped"]
+    assert steps == [*stops, "StartingAccounting", "StartingController", "Resuming", "Completed"]

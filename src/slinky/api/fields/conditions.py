@@ -17,6 +17,7 @@ SLURM_REACHABLE = "SlurmReachable"
 CONFIG_SYNCED = "ConfigSynced"
 RESERVATION_CREATED = "ReservationCreated"
 AUTOSCALING_ACTIVE = "AutoscalingActive"
+OUTAGE = "Outage"
 
 
 class ConditionMeaning(NamedTuple):
@@ -71,6 +72,12 @@ CONDITIONS = (
         "The operator sets replicas to what running and pending jobs need.",
         "The operator does not follow the demand; the reason and the message tell why.",
         "The demand is not known, because Slurm does not respond; the number of workers stays as it is.",
+    ),
+    ConditionMeaning(
+        OUTAGE,
+        "Controller",
+        "A planned outage is in progress; the reason is its phase.",
+        "No planned outage is in progress.",
     ),
 )
 MEANINGS = {meaning.type: meaning for meaning in CONDITIONS}

@@ -2,6 +2,7 @@
 """Reconciles Accountings: reads what an Accounting refers to, carries out its plan, writes its status."""
 
 from slinky.api.accounting import ACCOUNTINGS, Accounting
+from slinky.api.controller import Controller
 from slinky.api.names.child_names import SLURMDBD, VERSION_READER
 from slinky.kube.errors import ApiError, Blocked
 from slinky.kube.types import Key
@@ -18,6 +19,8 @@ from slinky.operator.framework.failures import FailureFinder
 from slinky.operator.framework.reconciler import ReconcileResult, recheck_after
 from slinky.operator.framework.references import referrers
 from slinky.operator.keyrings.jwt_keyring import JwtKeyRing
+from slinky.operator.outages.conditions import stopped_health
+from slinky.operator.outages.decision import stops_accounting
 from slinky.operator.slurm.clusters import Clusters
 from slinky.operator.upgrades.conditions import with_verdict
 from slinky.operator.upgrades.version_reader import ImageChoice
@@ -41,6 +44,7 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
         data = context.referenced_data
         self.loop.watch(context.pods, parents_of(SLURMDBD))
         self.loop.watch(context.pods, parents_of(VERSION_READER))
+        self.loop.watch(context.controllers, _accounting_of, when=_outage_changed)
         self.loop.watch(data.secrets, referrers(context.accountings, references.SECRETS))
         self.loop.watch(data.config_maps, referrers(context.accountings, references.CONFIG_MAPS))
 
@@ -50,7 +54,9 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
             inputs, choice = AccountingInputs(), ImageChoice("")
         else:
             inputs, choice = await self._inputs(accounting), await self.upgrade.choose_image(accounting)
-        inputs = inputs._replace(image=choice.image, version=choice.version)
+        controllers = self.context.controllers.by(references.ACCOUNTING, str(accounting.key))
+        stops = stops_accounting(controllers) and not accounting.spec.external
+        inputs = inputs._replace(image=choice.image, version=choice.version, is_stopped=stops)
         children = plan(accounting, inputs, self.context.images)
         await self.context.children.carry_out(children, accounting.metadata.uid)
         workload = Key(accounting.metadata.namespace, accounting.workload_name)
@@ -60,6 +66,7 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
         output = await self._output(accounting)
         current = health(accounting, replicas, observed, output, failure, describe_wait(pods))
         current = with_verdict(current, choice.verdict)
+        current = stopped_health(current, controllers[0]) if stops else current
         # Others wait for a slurmdbd that runs, not for one that is about to.
         rolled_out = observed and replicas is not None and min(replicas.ready_replicas, replicas.updated_replicas) > 0
         version = (
@@ -98,3 +105,12 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
             jwks=ring.document(site_jwks),
             password=password.decode(errors="replace").rstrip("\n"),
         )
+
+
+def _accounting_of(controller: Controller) -> tuple[Key, ...]:
+    return (controller.accounting_key,) if controller.accounting_key else ()
+
+
+def _outage_changed(old: Controller | None, new: Controller | None) -> bool:
+    """Return whether slurmdbd may have to stop or to start."""
+    return old is None or new is None or old.outage_phase != new.outage_phase

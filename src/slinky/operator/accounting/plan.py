@@ -29,6 +29,7 @@ class AccountingInputs(NamedTuple):
     password: str = ""
     image: str = ""  # of slurmdbd, if it is not that of the spec
     version: str = ""  # of slurmdbd in the image
+    is_stopped: bool = False  # by an outage
 
 
 def plan(accounting: Accounting, inputs: AccountingInputs, images: Images) -> ChildrenPlan:
@@ -39,11 +40,14 @@ def plan(accounting: Accounting, inputs: AccountingInputs, images: Images) -> Ch
     files |= {wellknown.JWKS: inputs.jwks} if inputs.jwks else {}
     hashes = DaemonHashes(inputs.slurm_key, digest_value(inputs.jwt_key), digest_values(files))
     running = _with_image(accounting, inputs.image)
+    workload = objects.stateful_set(running, tuple(files), hashes, images, inputs.version)
+    if inputs.is_stopped:
+        workload["spec"]["replicas"] = 0
     return ChildrenPlan(
         (
             (SERVICES, objects.service(accounting)),
             (SECRETS, objects.config_secret(accounting, files, hashes.config)),
-            (STATEFUL_SETS, objects.stateful_set(running, tuple(files), hashes, images, inputs.version)),
+            (STATEFUL_SETS, workload),
         )
     )
 

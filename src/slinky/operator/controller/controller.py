@@ -2,6 +2,9 @@
 """Reconciles Controllers: reads what a Controller refers to, carries out its plan, writes its status."""
 
 import asyncio
+from functools import partial
+
+import msgspec
 
 from slinky.api.accounting import Accounting
 from slinky.api.controller import CONTROLLERS, Controller
@@ -36,6 +39,8 @@ from slinky.operator.framework.reconciler import ReconcileResult, recheck_after
 from slinky.operator.framework.references import referrers
 from slinky.operator.keyrings.jwt_keyring import JwtKeyRing
 from slinky.operator.metrics import WRITES
+from slinky.operator.outages.conditions import with_outage
+from slinky.operator.outages.runner import OutageRunner
 from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import ObjectKind
 
@@ -61,6 +66,7 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         self.failures = FailureFinder(context)
         self.generations = GenerationStore(context, clusters)
         self.registrations = RegistrationReader(context, clusters)
+        self.outages = OutageRunner(context, clusters)
         context.controllers.add_indexes(
             {
                 references.SECRETS: references.qualified(references.controller_secrets),
@@ -82,6 +88,7 @@ class ControllerReconciler(OrderedReconciler[Controller]):
     async def sync(self, controller: Controller) -> ReconcileResult:
         """Apply the children of a Controller."""
         self._check_orphans(controller)
+        controller, recheck = await self.outages.advance(controller, partial(self.record_event, controller))
         inputs = await self._inputs(controller)
         state = None if controller.spec.external else await self.generations.advance(controller, inputs)
         children = plan(controller, inputs, self.context.images, state.active if state else None)
@@ -93,7 +100,11 @@ class ControllerReconciler(OrderedReconciler[Controller]):
             await self.generations.refresh_files(controller, state)
         await self._label_active_pod(controller)
         registration = await self._register(controller, inputs, state)
-        return await self._result(controller, inputs, state, registration)
+        result = await self._result(controller, inputs, state, registration)
+        # The status that was read is the one before this phase.
+        status = msgspec.structs.replace(result.status, outage=controller.status.outage)
+        waits = [seconds for seconds in (recheck, result.requeue_after) if seconds is not None]
+        return ReconcileResult(status, min(waits, default=None))
 
     async def _register(
         self, controller: Controller, inputs: ControllerInputs, state: ConfigState | None
@@ -138,7 +149,8 @@ class ControllerReconciler(OrderedReconciler[Controller]):
     ) -> ReconcileResult:
         snapshot = self.clusters.snapshot(controller.key)
         if state is None:
-            return ReconcileResult(self.with_health(controller, external_health(snapshot)))
+            external = with_outage(external_health(snapshot), controller.status.outage)
+            return ReconcileResult(self.with_health(controller, external))
         workload = Key(controller.metadata.namespace, controller.workload_name)
         replicas, observed = self.context.children.workload_status(STATEFUL_SETS, workload)
         pods = [pod for pod in self.generations.pods(controller) if not is_standby(controller, pod)]
@@ -159,6 +171,7 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         current = with_accounting(current, inputs.wanted_accounting, inputs.accounting, registration)
         if inputs.rotation:
             current = current._replace(progressing=ConditionState(True, "RotatingKey", inputs.rotation))
+        current = with_outage(current, controller.status.outage)
         used = state.decision.used
         # Others wait for a slurmctld that runs, not for one that is about to.
         running = state.active is not None and self.generations.is_running(controller, state.active)

@@ -114,7 +114,7 @@ def stateful_set(
 ) -> JsonObject:
     """Return the StatefulSet of slurmctld."""
     spec: JsonObject = {
-        "replicas": controller.replicas,
+        "replicas": 0 if controller.outage_phase.stops_controller else controller.replicas,
         "revisionHistoryLimit": 0,
         # With ordered management a StatefulSet never replaces a pod that cannot start, not even after a correction;
         # and of several slurmctld, the pod after a standby would not be created, because a standby is never ready.

@@ -14,6 +14,7 @@ from slinky.api.fields.conditions import (
     CONFIG_SYNCED,
     DEGRADED,
     MEANINGS,
+    OUTAGE,
     PROGRESSING,
     READY,
     RESERVATION_CREATED,
@@ -42,7 +43,7 @@ NOT_DEGRADED = ConditionState(False, "AsExpected")
 
 
 class ObjectHealth(NamedTuple):
-    """States of an object's conditions. Every kind reports the first five; only a NodeSet reports the others."""
+    """States of an object's conditions. Every kind reports the first five; only some kinds report the others."""
 
     ready: ConditionState
     progressing: ConditionState = ConditionState(False, "Settled")
@@ -51,6 +52,7 @@ class ObjectHealth(NamedTuple):
     config: ConditionState = ConditionState(None, "NotWritten")
     reserved: ConditionState | None = None
     autoscaling: ConditionState | None = None
+    outage: ConditionState | None = None
 
     def states(self) -> Iterable[tuple[str, ConditionState | None]]:
         """Return the types of conditions with their states."""
@@ -62,6 +64,7 @@ class ObjectHealth(NamedTuple):
             (CONFIG_SYNCED, self.config),
             (RESERVATION_CREATED, self.reserved),
             (AUTOSCALING_ACTIVE, self.autoscaling),
+            (OUTAGE, self.outage),
         )
 
 

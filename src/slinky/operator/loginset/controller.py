@@ -22,6 +22,7 @@ from slinky.operator.framework.references import referrers
 from slinky.operator.loginset import objects
 from slinky.operator.loginset.objects import LoginSetHashes
 from slinky.operator.metrics import WRITES
+from slinky.operator.outages.conditions import stopped_health
 from slinky.operator.slurm.clusters import Clusters
 from slinky.operator.upgrades.conditions import with_verdict
 from slinky.operator.upgrades.version_reader import VersionReader
@@ -68,15 +69,18 @@ class LoginSetReconciler(Reconciler[LoginSet]):
             objects.wanted_image(login_set, self.context.images),
             login_set.spec.template,
         )
+        stops = controller.outage_phase.stops_login
         running = objects.with_image(login_set, choice.image)
+        running = objects.with_replicas(running, 0) if stops else running
         for resource, manifest in objects.manifests(running, controller, hashes, self.context.images, self.domain):
             await self.context.children.apply(resource, manifest)
         replicas, observed = self.context.children.workload_status(DEPLOYMENTS, workload)
         slurm = self.clusters.snapshot(login_set.controller_key).condition()
         pods = self.context.daemon_pods(LOGIN, login_set.key)
-        health = deployment_health(login_set.spec.replicas, replicas, observed, slurm, describe_wait(pods))
+        health = deployment_health(running.spec.replicas, replicas, observed, slurm, describe_wait(pods))
         failure = await self.failures.of_workload(DEPLOYMENTS, workload, pods) or choice.failure
         health = with_verdict(with_failure(health, failure), choice.verdict)
+        health = stopped_health(health, controller) if stops else health
         selector = LOGIN.selector_text(login_set.metadata.name)
         return ReconcileResult(self.with_scale(login_set, health, replicas, selector), recheck_after(health))
 

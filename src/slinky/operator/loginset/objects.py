@@ -63,6 +63,11 @@ def with_image(login_set: LoginSet, image: str) -> LoginSet:
     return msgspec.structs.replace(login_set, spec=spec)
 
 
+def with_replicas(login_set: LoginSet, replicas: int) -> LoginSet:
+    """Return the LoginSet with another number of pods."""
+    return msgspec.structs.replace(login_set, spec=msgspec.structs.replace(login_set.spec, replicas=replicas))
+
+
 def manifests(
     login_set: LoginSet, controller: Controller | None, hashes: LoginSetHashes, images: Images, domain: str
 ) -> tuple[tuple[Resource[Any], JsonObject], ...]:

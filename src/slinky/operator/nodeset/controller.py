@@ -23,6 +23,7 @@ from slinky.operator.build.pod_parts import digest_values
 from slinky.operator.build.sshd import worker_config
 from slinky.operator.framework import orphans, references
 from slinky.operator.framework.children import FIELD_MANAGER
+from slinky.operator.framework.conditions import ConditionState
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.failures import FailureFinder
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
@@ -41,6 +42,7 @@ from slinky.operator.nodeset.revisions.revision import contents_digest, newest_i
 from slinky.operator.nodeset.revisions.store import RevisionStatus, RevisionStore
 from slinky.operator.nodeset.wait_metrics import count_waits, longest_wait
 from slinky.operator.nodeset.workers import build_worker
+from slinky.operator.outages.decision import drain_text
 from slinky.operator.slurm.clusters import Clusters
 from slinky.operator.slurm.pending_jobs import PENDING
 from slinky.operator.upgrades.conditions import with_verdict
@@ -103,7 +105,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         node_set = await self.revisions.roll_back(node_set, partial(self.record_event, node_set))
         await self._add_finalizers(node_set)
         await self.adoption.adopt(node_set, partial(self.record_event, node_set))
-        scaled = await self._scale(node_set)
+        scaled = await self._scale(node_set, controller)
         node_set = scaled.node_set
         await self._apply_shared_objects(node_set, controller)
         hashes = await self._hashes(node_set, controller)
@@ -119,7 +121,11 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         await self.revisions.prune(node_set, {hashes.revision, *self._used_revisions(node_set)})
         return await self._result(snapshot, report, revisions, scaled, choice, deferred or failed)
 
-    async def _scale(self, node_set: NodeSet) -> AutoscalerResult:
+    async def _scale(self, node_set: NodeSet, controller: Controller) -> AutoscalerResult:
+        """Follow the demand of jobs; not during an outage, whose pending jobs no further worker could run."""
+        if controller.outage_phase.drains and node_set.autoscaling:
+            text = f"the outage of Controller {controller.metadata.name} is in progress; the number of workers stays"
+            return AutoscalerResult(node_set, condition=ConditionState(False, "Outage", text))
         workers = self._snapshot(node_set, "").workers if node_set.autoscaling else ()
         return await self.autoscaler.scale(node_set, workers, partial(self.record_event, node_set))
 
@@ -200,6 +206,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
 
     def _snapshot(self, node_set: NodeSet, revision: str) -> NodeSetSnapshot:
         slurm, now = self.clusters.snapshot(node_set.controller_key), self.context.clock.now()
+        controller = self.context.controllers.get(node_set.controller_key)
         pods = self.context.pods.by("owner", node_set.metadata.uid)
         nodes = {node.metadata.name: node for node in self.context.nodes}
         workers = (build_worker(node_set, pod, nodes.get(pod.spec.node_name), slurm, now) for pod in pods)
@@ -219,6 +226,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
             self.context.settings.propagated_node_conditions,
             tuple(claims) if node_set.spec.volume_claim_templates else (),
             self.context.settings.unregistered_seconds,
+            drain_text(controller) if controller else "",
         )
 
     def _used_revisions(self, node_set: NodeSet) -> Counter[str]:

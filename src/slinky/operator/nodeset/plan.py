@@ -41,6 +41,7 @@ class NodeSetSnapshot(NamedTuple):
     propagated_conditions: tuple[str, ...] = ()
     claims: tuple[Child, ...] = ()
     unregistered_seconds: float = UNREGISTERED_AFTER
+    outage: str = ""  # why a planned outage drains all hosts; empty if none does
 
     @property
     def deleting(self) -> bool:
@@ -188,7 +189,7 @@ def _drains(snapshot: NodeSetSnapshot) -> Iterable[UpdateHost]:
 
 
 def _drain(snapshot: NodeSetSnapshot, worker: Worker) -> Iterable[UpdateHost]:
-    return drains.drain_actions(worker, drains.drain_reason(worker, snapshot.propagated_conditions))
+    return drains.drain_actions(worker, drains.drain_reason(worker, snapshot.propagated_conditions, snapshot.outage))
 
 
 def _metadata(snapshot: NodeSetSnapshot) -> Iterable[Action]:

@@ -17,7 +17,8 @@ from slinky.operator.framework.deletion_order import OrderedReconciler, remainin
 from slinky.operator.framework.failure_causes import describe_wait, with_failure
 from slinky.operator.framework.failures import FailureFinder
 from slinky.operator.framework.reconciler import ReconcileResult, recheck_after
-from slinky.operator.restapi.objects import manifests, wanted_image, with_image
+from slinky.operator.outages.conditions import stopped_health
+from slinky.operator.restapi.objects import manifests, wanted_image, with_image, with_replicas
 from slinky.operator.slurm.clusters import Clusters
 from slinky.operator.upgrades.conditions import with_verdict
 from slinky.operator.upgrades.version_reader import VersionReader
@@ -54,15 +55,18 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
             wanted_image(rest_api, self.context.images),
             rest_api.spec.template,
         )
+        stops = controller if controller and controller.outage_phase.stops_controller else None
         running = with_image(rest_api, choice.image)
+        running = with_replicas(running, 0) if stops else running
         for resource, manifest in manifests(running, controller, hashes, self.context.images):
             await self.context.children.apply(resource, manifest)
         replicas, observed = self.context.children.workload_status(DEPLOYMENTS, workload)
         slurm = self.clusters.snapshot(rest_api.controller_key).condition()
         pods = self.context.daemon_pods(SLURMRESTD, rest_api.key)
-        health = deployment_health(rest_api.spec.replicas, replicas, observed, slurm, describe_wait(pods))
+        health = deployment_health(running.spec.replicas, replicas, observed, slurm, describe_wait(pods))
         failure = await self.failures.of_workload(DEPLOYMENTS, workload, pods) or choice.failure
         health = with_verdict(with_failure(health, failure), choice.verdict)
+        health = stopped_health(health, stops) if stops else health
         selector = SLURMRESTD.selector_text(rest_api.metadata.name)
         return ReconcileResult(self.with_scale(rest_api, health, replicas, selector), recheck_after(health))
 

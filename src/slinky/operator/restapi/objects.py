@@ -64,6 +64,11 @@ def with_image(rest_api: RestApi, image: str) -> RestApi:
     return msgspec.structs.replace(rest_api, spec=spec)
 
 
+def with_replicas(rest_api: RestApi, replicas: int) -> RestApi:
+    """Return the RestApi with another number of pods."""
+    return msgspec.structs.replace(rest_api, spec=msgspec.structs.replace(rest_api.spec, replicas=replicas))
+
+
 def service(rest_api: RestApi) -> JsonObject:
     """Return the Service of slurmrestd."""
     selector = SLURMRESTD.selector(rest_api.metadata.name)

@@ -20,10 +20,15 @@ from slinky.slurm import NodeUpdate
 LONGEST_REASON = 256
 
 
-def drain_reason(worker: Worker, propagated_conditions: tuple[str, ...] = ()) -> str:
-    """Why the host should accept no new jobs: its removal, its node, or an annotation; empty if it should not drain."""
+def drain_reason(worker: Worker, propagated_conditions: tuple[str, ...] = (), outage: str = "") -> str:
+    """Why the host should accept no new jobs: its removal, an outage, its node, or an annotation; empty if it should.
+
+    `outage` is the reason of a planned outage of the cluster that drains all hosts.
+    """
     if worker.condemned:
         return f"Pod {worker.meta.key} is {worker.condemned.description}"
+    if outage:
+        return outage
     if worker.node is not None and worker.node.spec.unschedulable:
         return _node_reason(worker.node, propagated_conditions)
     return f"Pod {worker.meta.key} was cordoned" if worker.cordoned else ""
