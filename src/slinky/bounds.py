@@ -93,6 +93,11 @@ LOG_TEXT_MAX = _bound("LOG_TEXT_MAX", 8 * KIB, "characters of a field in a log l
 #: Slurm's own names are shorter.
 METRIC_LABEL_MAX = _bound("METRIC_LABEL_MAX", 256, "characters of a label value of the exporter", "Slurm user",
                           "the text is cut")  # fmt: skip
+PAGE_NAME_MAX = _bound("PAGE_NAME_MAX", 120, "characters of a name on the page", "Slurm user", "the text is cut")
+PAGE_TEXT_MAX = _bound("PAGE_TEXT_MAX", 500, "characters of a comment or reason on the page", "Slurm user",
+                       "the text is cut")  # fmt: skip
+PAGE_QUERY_MAX = _bound("PAGE_QUERY_MAX", 256, "characters of a filter in the address of the page", "visitor",
+                        "the text is cut")  # fmt: skip
 #: An object of Kubernetes is limited to 1 MiB.
 CONFIG_COPY_BYTES_MAX = _bound("CONFIG_COPY_BYTES_MAX", 700_000, "bytes of configuration files in one generation",
                                _AUTHOR, "the ConfigMaps are mounted themselves")  # fmt: skip
@@ -100,6 +105,13 @@ YAML_NESTING_MAX = _bound("YAML_NESTING_MAX", 16, "levels of lists and maps in t
                           _AUTHOR, "the text is refused")  # fmt: skip
 COMPLETER_LINE_MAX = _bound("COMPLETER_LINE_MAX", 1024, "characters of an answer of slurm-complete", "slurm-complete",
                             "the job ends as CANCELLED")  # fmt: skip
+
+# --- the page
+
+LIVE_PAGES_MAX = _bound("LIVE_PAGES_MAX", 1000, "open pages with live updates", "visitor",
+                        "a further page is answered with 503 and is not live")  # fmt: skip
+SESSIONS_MAX = _bound("SESSIONS_MAX", 10_000, "logins of the page", "visitor", "the oldest login ends")
+LOGIN_BYTES_MAX = _bound("LOGIN_BYTES_MAX", 32 * KIB, "bytes of a login", "visitor", "answered with 413")
 
 # --- messages
 

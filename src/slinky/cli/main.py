@@ -36,6 +36,7 @@ class SlinkyGroup(LazyGroup):
         "bridge": ("slinky.cli.serve", "Schedule selected pods with Slurm."),
         "bridge-admission": ("slinky.cli.serve", "Validate the options of pods that Slurm schedules."),
         "exporter": ("slinky.cli.serve", "Export metrics of a Slurm cluster to Prometheus."),
+        "web": ("slinky.cli.serve", "Show a Slurm cluster in a browser, read-only."),
         "lab": ("slinky.cli.lab", "A real Kubernetes and a real Slurm on this machine."),
         "demo": ("slinky.cli.demo", "Create a Kubernetes with a Slurm cluster, and run pods and an sbatch job."),
     }

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The long-running commands: `slinky operator`, `webhook`, `bridge`, `bridge-admission` and `exporter`.
+"""The long-running commands: `slinky operator`, `webhook`, `bridge`, `bridge-admission`, `exporter` and `web`.
 
 Each turns its flags into settings and runs its package. `operator` and `webhook` also accept the flags of
 slurm-operator.
 """
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,8 @@ from slinky.observe.process import Address, Main, ServerFactory, run_process
 from slinky.observe.profile import profile_server
 from slinky.operator import app as operator_app
 from slinky.operator.settings import OperatorSettings
+from slinky.web import app as web_app
+from slinky.web.settings import WebSettings
 from slinky.webhook import server as webhook_server
 
 Health = Annotated[str, typer.Option("--health-addr", help="Address of /healthz and /readyz, as HOST:PORT.")]
@@ -157,8 +160,20 @@ def exporter(
     _serve(lambda health: exporter_app.main(settings, health), log_level, health_addr, metrics_addr)
 
 
+@with_settings(ExporterSettings)
+@with_settings(WebSettings)
+def web(health_addr: Health = "0", metrics_addr: Metrics = "0", log_level: Level = "info", **fields: Any) -> None:
+    """Show a Slurm cluster in a browser, read-only; with --metrics-addr it is also the exporter."""
+    page = {field: fields.pop(field) for field in WebSettings.__struct_fields__}
+    settings, web_settings = build_settings(ExporterSettings, fields), build_settings(WebSettings, page)
+    companions = [functools.partial(web_app.main, web_settings)]
+    _serve(
+        lambda health: exporter_app.main(settings, health, companions=companions), log_level, health_addr, metrics_addr
+    )
+
+
 app = typer.Typer(pretty_exceptions_enable=False)
-for _command in (operator, webhook, bridge, bridge_admission, exporter):
+for _command in (operator, webhook, bridge, bridge_admission, exporter, web):
     _class = CompatFlags if _command in (operator, webhook) else None
     app.command(_command.__name__.replace("_", "-"), cls=_class)(_command)
 

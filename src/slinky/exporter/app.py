@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the exporter from its parts and runs it. A scrape computes metrics from memory and asks Slurm nothing."""
 
+import asyncio
 import contextlib
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
@@ -20,8 +22,11 @@ from slinky.exporter.settings import ExporterSettings
 from slinky.exporter.snapshot import ClusterSnapshot
 from slinky.observe import ExplainedError, Health, SystemClock
 from slinky.observe.metrics import PAGES, REGISTRY
-from slinky.slurm import SlurmClient, TokenError, TokenSource, configured_tokens
+from slinky.slurm import Mirror, SlurmClient, TokenError, TokenSource, configured_tokens
 from slinky.slurm.tokens import read_claims
+
+#: A program that runs beside the exporter with the same client and mirror, such as the page.
+Companion = Callable[[SlurmClient, Mirror], Coroutine[Any, Any, None]]
 
 
 class ExporterError(ExplainedError):
@@ -96,8 +101,10 @@ def token_expiry(tokens: TokenSource | None, cluster: str) -> Metric:
     return metric
 
 
-async def main(settings: ExporterSettings, health: Health | None = None) -> None:
-    """Run the exporter until cancelled."""
+async def main(
+    settings: ExporterSettings, health: Health | None = None, *, companions: Iterable[Companion] = ()
+) -> None:
+    """Run the exporter, and companions that share its mirror, until cancelled."""
     clock = SystemClock()
     tokens = _tokens(settings)
     observed = ObservedMetrics(settings.series_max)
@@ -112,7 +119,10 @@ async def main(settings: ExporterSettings, health: Health | None = None) -> None
         REGISTRY.register(collector)
         PAGES.update(pages)
         try:
-            await reader.run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(reader.run())
+                for companion in companions:
+                    tasks.create_task(companion(client, reader.mirror))
         finally:
             REGISTRY.unregister(collector)
             for path in pages:

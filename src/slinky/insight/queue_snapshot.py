@@ -7,7 +7,7 @@ What could not be read is empty; `unknown` names it, so that an explanation can 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from slinky.slurm.hostlist import HostlistError, expand
 from slinky.slurm.model.accounting_jobs import AccountingJob
@@ -89,6 +89,18 @@ class QueueSnapshot:
         return tuple(sorted((job for job in self.jobs if job.state.pending), key=self.order))
 
     @cached_property
+    def _positions(self) -> Mapping[int, int]:
+        return {job.job_id: index for index, job in enumerate(self.pending)}
+
+    def pending_ahead(self, job: Job) -> tuple[Job, ...]:
+        """The pending jobs that Slurm looks at before this job, in their order."""
+        position = self._positions.get(job.job_id)
+        if position is not None:
+            return self.pending[:position]
+        own = self.order(job)
+        return tuple(other for other in self.pending if self.order(other) < own)
+
+    @cached_property
     def running(self) -> tuple[Job, ...]:
         """Jobs that hold nodes."""
         return tuple(job for job in self.jobs if job.state.holds_nodes)
@@ -113,6 +125,7 @@ class QueueSnapshot:
         return tuple(found.values())
 
 
+@lru_cache(maxsize=4096)
 def names(text: str) -> tuple[str, ...]:
     """The names of a list that is separated by commas."""
     return tuple(part for word in text.split(",") if (part := word.strip()))

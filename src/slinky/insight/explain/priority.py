@@ -44,13 +44,12 @@ class QueueRank:
 
 def queue_rank(job: Job, snapshot: QueueSnapshot) -> QueueRank:
     """The rank of a pending job among all eligible jobs of the cluster."""
-    own = snapshot.order(job)
-    eligible = [other for other in snapshot.pending if snapshot.is_eligible(other) or other.job_id == job.job_id]
-    ahead = [other for other in eligible if snapshot.order(other) < own]
+    eligible = sum(1 for other in snapshot.pending if snapshot.is_eligible(other) or other.job_id == job.job_id)
+    ahead = [other for other in snapshot.pending_ahead(job) if snapshot.is_eligible(other)]
     owners = Counter(other.user_name for other in ahead)
     return QueueRank(
         position=len(ahead) + 1,
-        eligible=len(eligible),
+        eligible=eligible,
         priority=job.priority.whole,
         ahead=tuple(other.job_id for other in ahead),
         owners=dict(owners.most_common()),
@@ -60,16 +59,13 @@ def queue_rank(job: Job, snapshot: QueueSnapshot) -> QueueRank:
 
 def competitors(job: Job, snapshot: QueueSnapshot) -> tuple[Job, ...]:
     """The eligible jobs ahead that want nodes of the same partitions."""
-    own, hosts = snapshot.order(job), {host.name for host in snapshot.candidate_hosts(job)}
+    hosts = {host.name for host in snapshot.candidate_hosts(job)}
     shared = {name: not hosts.isdisjoint(host.name for host in members) or name in names(job.partition)
               for name, members in snapshot.hosts_by_partition.items()}  # fmt: skip
     return tuple(
         other
-        for other in snapshot.pending
-        if other.job_id != job.job_id
-        and snapshot.is_eligible(other)
-        and snapshot.order(other) < own
-        and any(shared.get(name, False) for name in names(other.partition))
+        for other in snapshot.pending_ahead(job)
+        if snapshot.is_eligible(other) and any(shared.get(name, False) for name in names(other.partition))
     )
 
 

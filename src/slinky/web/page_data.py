@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster at one moment as every page shows it. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from msgspec import structs
+
+from slinky.insight.forecast import StartRange
+from slinky.insight.queue_snapshot import QueueSnapshot, host_names
+from slinky.slurm import Host, Job, JobRecord
+from slinky.slurm.hostlist import natural_sort_key
+from slinky.slurm.model.accounts import User
+
+
+@dataclass(frozen=True)
+class PageData:
+    """A snapshot, forecasts, and how old they are. `whole` has also the jobs that this viewer may not see."""
+
+    snapshot: QueueSnapshot
+    whole: QueueSnapshot
+    ranges: Mapping[int, StartRange] = field(default_factory=dict)
+    users: tuple[User, ...] = ()
+    cluster: str = ""
+    release: str = ""
+    #: Seconds since slurmctld confirmed jobs and nodes, when the snapshot was taken.
+    age: float = 0.0
+    #: Why Slurm cannot be read; empty if it can.
+    fault: str = ""
+    #: The number of this data; it rises by one with each.
+    serial: int = 0
+
+    @property
+    def now(self) -> float:
+        """When the snapshot was taken, in seconds since the epoch."""
+        return self.snapshot.now
+
+    @cached_property
+    def jobs_by_host(self) -> Mapping[str, tuple[Job, ...]]:
+        """The jobs on each Slurm node."""
+        jobs: dict[str, list[Job]] = {}
+        for job in self.snapshot.running:
+            for name in host_names(job.nodes) if job.nodes else ():
+                jobs.setdefault(name, []).append(job)
+        return {name: tuple(members) for name, members in jobs.items()}
+
+    @cached_property
+    def jobs_in_order(self) -> tuple[Job, ...]:
+        """Pending jobs in the order of the queue, then running and ended jobs, the last to start first."""
+        others = [job for job in self.snapshot.jobs if not job.state.pending]
+        others.sort(key=lambda job: (job.state.ended, -job.start_time.whole, job.job_id))
+        return (*self.snapshot.pending, *others)
+
+    @cached_property
+    def hosts_in_order(self) -> tuple[Host, ...]:
+        """Slurm nodes by name, `n2` before `n10`."""
+        return tuple(sorted(self.snapshot.hosts, key=lambda host: natural_sort_key(host.name)))
+
+    @cached_property
+    def jobs_by_label(self) -> Mapping[str, Job]:
+        """Jobs by id, and tasks of arrays also by array and task."""
+        labels = {str(job.job_id): job for job in self.snapshot.jobs}
+        return labels | {job_label(job): job for job in self.snapshot.jobs}
+
+    def with_snapshot(self, snapshot: QueueSnapshot) -> "PageData":
+        """The same data with what a viewer may see."""
+        return replace(self, snapshot=snapshot)
+
+
+def job_label(job: Job) -> str:
+    """The id of a job as squeue writes it: `12`, or `12_3` for a task of an array."""
+    array, task = job.array_job_id.whole, job.array_task_id
+    return f"{array}_{task.whole}" if array and task.set else str(job.job_id)
+
+
+def listed_jobs(records: Mapping[str, JobRecord]) -> tuple[Job, ...]:
+    """The jobs of a mirror. Tasks of an array that wait are one job, as in Slurm's own lists."""
+    return tuple(_jobs(records))
+
+
+def _jobs(records: Mapping[str, JobRecord]) -> Iterator[Job]:
+    waiting = _arrays(key for key, record in records.items() if record.state.pending)
+    arrays = _arrays(records)
+    for key, record in records.items():
+        array, _, task = key.partition("_")
+        if task and record.state.pending:
+            continue
+        if key in arrays:
+            if key in waiting and record.detail is not None:
+                yield structs.replace(record.detail, job_state=("PENDING",))
+        elif record.detail is not None:
+            same = record.detail.state == record.state
+            yield record.detail if same else structs.replace(record.detail, job_state=record.state.words)
+        elif not task and array.isdecimal() and not record.over:
+            yield Job(job_id=int(array), job_state=record.state.words)
+
+
+def _arrays(keys: Iterable[str]) -> set[str]:
+    return {key.partition("_")[0] for key in keys if "_" in key}
