@@ -112,10 +112,19 @@ audit: setup ## Compare the packages of the images with their lock files, write 
 	$(BIN)/slinky lab prepare
 	$(BIN)/python -m slinky.lab.prepare.audit
 
-.PHONY: images
+IMAGES ?= build/images.yaml
+CHARTS ?= build/charts
+.PHONY: images charts registry-test
 images: setup ## Build the images; REGISTRY=host/path PUSH=1 pushes them (also TAG, PLATFORMS, CA, AUTHFILE)
 	$(BIN)/python -m slinky.lab.prepare.publish --registry '$(REGISTRY)' --tag '$(TAG)' --platforms '$(PLATFORMS)' \
-	  --ca '$(CA)' --authfile '$(AUTHFILE)' $(if $(filter 1,$(PUSH)),--push)
+	  --ca '$(CA)' --authfile '$(AUTHFILE)' --output '$(IMAGES)' $(if $(filter 1,$(PUSH)),--push)
+
+charts: setup ## Package the charts with the digests that `make images` has written
+	$(BIN)/python -m charts.package --images '$(IMAGES)' --output '$(CHARTS)'
+
+registry-test: setup ## The documented installation from a real registry, with TLS and a login (ten minutes)
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest $(DURATIONS) tests/e2e/registry
 
 bench-core: setup ## Speed and size of the two libraries, on the real daemons
 	$(BIN)/slinky lab prepare

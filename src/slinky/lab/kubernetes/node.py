@@ -180,6 +180,8 @@ disabled_plugins = [{disabled}]
 
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = "/etc/containerd/certs.d"
   [plugins."io.containerd.cri.v1.images".pinned_images]
     sandbox = "{reference("pause")}"
 
