@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from charts import metadata, readme
 from charts.monitoring import alerts, grafana, process_boards, slurm_boards
 from charts.schemas import values
 from charts.schemas.bridge import BRIDGE
@@ -27,6 +28,7 @@ APP_VERSION = re.compile(r"^(appVersion: ).*$", re.MULTILINE)
 
 #: Charts whose pods have images; Helm cannot share a template between charts that are installed alone.
 WITH_IMAGES = ("slurm-operator", "slurm", "slurm-bridge")
+WITH_API_CLIENTS = ("slurm-operator", "slurm-bridge")
 
 GUIDE_MARKER = "<!-- The rest of this page is generated from charts/monitoring/alerts.py by `make generate`. -->\n"
 
@@ -47,8 +49,11 @@ def files() -> dict[Path, str]:
         contents[path] = HEAD + crds.text([_kept(definition)])
     for chart in schemas:
         contents[HERE / chart / "Chart.yaml"] = _versioned(chart)
+        contents[HERE / chart / "README.md"] = readme.render(chart)
     for chart in WITH_IMAGES:
         contents[HERE / chart / "templates/_images.tpl"] = (HERE / "images.tpl").read_text()
+    for chart in WITH_API_CLIENTS:
+        contents[HERE / chart / "templates/_flow-control.tpl"] = (HERE / "flow-control.tpl").read_text()
     return contents | monitoring_files()
 
 
@@ -68,8 +73,9 @@ def monitoring_files() -> dict[Path, str]:
 
 
 def _versioned(chart: str) -> str:
-    """The Chart.yaml of a chart with the version in `slinky/__init__.py`."""
-    text = VERSION.sub(rf"\g<1>{__version__}", (HERE / chart / "Chart.yaml").read_text())
+    """The Chart.yaml of a chart with its metadata and the version in `slinky/__init__.py`."""
+    text = metadata.with_metadata(chart, (HERE / chart / "Chart.yaml").read_text())
+    text = VERSION.sub(rf"\g<1>{__version__}", text)
     return text if chart == "slurm" else APP_VERSION.sub(rf"\g<1>{__version__}", text)
 
 

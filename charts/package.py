@@ -12,11 +12,13 @@ import os
 import re
 import sys
 import tarfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from charts import metadata
 
 from slinky import __version__
 
@@ -45,11 +47,14 @@ def read_images(file: Path) -> dict[str, Any]:
 
 def chart_files(chart: str, version: str, images: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of a packaged chart by path, with those of the charts that it contains."""
+    changes = metadata.changes_of((HERE.parent / "CHANGELOG.md").read_text(), version)
+    annotations = metadata.release_annotations(version, images, changes)
     files = {}
     for path in _walk(HERE / chart):
         content = path.read_bytes()
         if path.name == "Chart.yaml":
-            content = _VERSION_LINE.sub(rf"\g<1>{version}", content.decode()).encode()
+            text = _VERSION_LINE.sub(rf"\g<1>{version}", content.decode())
+            content = (text + textwrap.indent(metadata.dump(annotations), "  ")).encode()
         elif path.name == "values.yaml" and images:
             content = content.replace(GLOBAL, yaml.safe_dump({"global": dict(images)}, sort_keys=False).encode())
         files[f"{chart}/{path.relative_to(HERE / chart)}"] = content

@@ -101,6 +101,13 @@ GLOBAL = may(
     },
 )
 
+#: A priority level of the API server for our processes.
+FLOW_CONTROL = closed(
+    enabled=FLAG,
+    matchingPrecedence=may("integer", minimum=1, maximum=10000),
+    nominalConcurrencyShares=may("integer", minimum=1, maximum=1000),
+)
+
 
 def fields(names: str) -> dict[str, Schema]:
     """Fields of core/v1 by name; what is inside is the API server's to judge."""

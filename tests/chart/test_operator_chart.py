@@ -70,7 +70,7 @@ async def home(client: KubeClient, installed: list[Unstructured]) -> str:
     "values",
     [
         {},
-        {"webhook": {"podsBinding": True}, "operator": {"profile": True}},
+        {"webhook": {"podsBinding": True}, "operator": {"profile": True}, "flowControl": {"enabled": True}},
         {"operator": {"replicas": 1, "leaderElection": False}, "webhook": {"enabled": False}},
         {"propagatedNodeConditions": ["GPUUnhealthy"], "priorityClassName": "system-cluster-critical"},
         {"operator": {"image": "registry.example/slinky:1"}, "webhook": {"pdb": {"maxUnavailable": 1}}},

@@ -68,4 +68,4 @@ def slinky(
 def run() -> None:
     """The entry point; kubectl starts a plugin by the name `kubectl-slinky`."""
     is_plugin = Path(sys.argv[0]).name.startswith("kubectl")
-    app(prog_name="kubectl slinky" if is_plugin else "slinky")
+    app(prog_name="kubectl slinky" if is_plugin else "slinky", complete_var="_SLINKY_COMPLETE")

@@ -170,17 +170,18 @@ def test_a_wrong_login_is_refused_with_the_next_step(site: RegistrySite) -> None
 
 
 def test_an_interrupted_push_is_repeated(site: RegistrySite) -> None:
-    argv = ["bash", "-euc", site.adapt(PUSH)]
-    push = subprocess.Popen(argv, cwd=ROOT, env=site.environment(), stderr=subprocess.PIPE, process_group=0)
+    output = site.folder / "interrupted"
+    with output.open("wb") as file:
+        argv = ["bash", "-euc", site.adapt(PUSH)]
+        push = subprocess.Popen(argv, cwd=ROOT, env=site.environment(), stderr=file, process_group=0)
     try:
         until(lambda: _pushed(site) or None, "the first image")
         site.registry.stop()
         assert push.wait(timeout=500)
-        assert push.stderr
-        assert "did not take the images" in push.stderr.read().decode()
     finally:
         if push.poll() is None:
             os.killpg(push.pid, signal.SIGKILL)
+    assert "did not take the images" in output.read_text()
     assert not site.images.exists()
     site.registry.start()
     site.succeed(PUSH)
@@ -255,6 +256,11 @@ def test_a_bridged_job_runs(site: RegistrySite) -> None:
     assert site.lab.kubectl("logs", "-n", "bridged", "job/hello").strip() == "hello"
     pod_metadata = site.lab.kubectl("get", "pods", "-n", "bridged", "-o", "jsonpath={.items[0].metadata}")
     assert JOB_LABEL in pod_metadata
+
+
+def test_the_tests_of_every_chart_succeed(site: RegistrySite) -> None:
+    for release, space in (("slurm-operator", "slinky"), ("slurm", "slurm"), ("slurm-bridge", "slurm")):
+        assert "Phase:          Succeeded" in site.succeed(f"helm test {release} -n {space}")
 
 
 def test_kubelets_have_pulled_every_image(site: RegistrySite) -> None:
