@@ -2,7 +2,6 @@
 """Logs, metrics, health checks and the process around a program; knows neither Kubernetes nor Slurm."""
 
 from slinky.observe.clock import Clock, ManualClock, SystemClock, Timer
-from slinky.observe.endpoint import endpoint_routes, serve_endpoint
 from slinky.observe.health import Check, Health, LoopLag
 from slinky.observe.log import Log, log_context, redact, setup_logging
 from slinky.observe.metrics import REGISTRY, counter, gauge, histogram, render_metrics
@@ -21,14 +20,12 @@ __all__ = [
     "SystemClock",
     "Timer",
     "counter",
-    "endpoint_routes",
     "gauge",
     "histogram",
     "log_context",
     "redact",
     "render_metrics",
     "run_process",
-    "serve_endpoint",
     "setup_logging",
     "until_signal",
 ]

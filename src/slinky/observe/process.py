@@ -12,7 +12,6 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-from slinky.observe.endpoint import serve_endpoint
 from slinky.observe.health import Health, LoopLag
 from slinky.observe.log import Log
 from slinky.observe.watchdog import StallWatchdog
@@ -56,6 +55,9 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def _supervised(main: Main, addresses: Iterable[Address], servers: Iterable[ServerFactory]) -> int:
+    # aiohttp's server costs a command that only calls others a twentieth of a second.
+    from slinky.observe.endpoint import serve_endpoint  # noqa: PLC0415
+
     health, lag, code = Health(), LoopLag(), 1
     health.add_liveness_check("event-loop", lag.check)
     try:

@@ -180,9 +180,12 @@ def _roles(
     if context.shared_devices:
         return [_shared_claim_role(root, ranked, context, per_node, excluded)]
     roles: dict[tuple[object, ...], tuple[dict[str, Any], list[WorkloadPod]]] = {}
+    previous: WorkloadPod | None = None
     for pod in ranked:
-        resources = _node_resources(root, [pod], context, per_node)
-        key = tuple(sorted((name, value) for name, value in resources.items() if name not in fields))
+        if previous is None or not _needs_the_same(previous, pod, context):
+            resources = _node_resources(root, [pod], context, per_node)
+            key = tuple(sorted((name, value) for name, value in resources.items() if name not in fields))
+        previous = pod
         roles.setdefault((key, excluded.get(pod.metadata.uid)), (resources, []))[1].append(pod)
     if len(roles) > ROLES_MAX:
         raise OptionError(
@@ -192,6 +195,18 @@ def _roles(
         PodRole(tuple(members), resources, excluded.get(members[0].metadata.uid, frozenset()))
         for resources, members in roles.values()
     ]
+
+
+def _needs_the_same(pod: WorkloadPod, other: WorkloadPod, context: JobContext) -> bool:
+    """Whether two pods need the same resources. Those of one template do, and comparing costs less than computing."""
+    one, two, devices = pod.spec, other.spec, context.devices_by_pod
+    return (
+        one.containers == two.containers
+        and one.init_containers == two.init_containers
+        and one.resources == two.resources
+        and one.overhead == two.overhead
+        and devices.get(pod.metadata.uid) == devices.get(other.metadata.uid)
+    )
 
 
 def _shared_claim_role(
