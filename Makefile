@@ -60,7 +60,7 @@ e2e-vm: setup ## Tests of confinement on a node with cgroup version 2, in a virt
 	$(BIN)/slinky lab prepare --vms
 	$(BIN)/pytest $(DURATIONS) tests/e2e/vm
 
-upgrade-test: setup ## Upgrade of a cluster from an earlier release of Slurm while a job runs
+upgrade-test: setup ## Upgrade of a cluster from an earlier release of Slurm while a job runs, and restore of its backup
 	$(BIN)/slinky lab prepare --earlier
 	$(BIN)/pytest $(DURATIONS) tests/e2e/upgrade
 

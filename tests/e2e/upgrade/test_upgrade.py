@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole cluster is upgraded from an earlier release of Slurm while a job runs.
+"""A whole cluster is upgraded from an earlier release of Slurm while a job runs, and restored from its backup.
 
 The images of the earlier release (24.11) come from the recipes of the others, on an earlier Debian. The tests depend on
-each other: each begins with the cluster that the one before has left.
+each other: the second restores the cluster that the first has upgraded.
 """
 
 import json
@@ -192,3 +192,81 @@ def test_a_downgrade_is_refused(site: OperatorSite) -> None:
     use_images(site, earlier=False, daemons=("slurmdbd", "slurmctld"))
     for kind in STATEFUL:
         until(partial(is_degraded, site, kind, ""), f"the end of the refusal of {kind}")
+
+
+#: The Secrets of a backup.
+KEY_SECRETS = ("slurm-key", "jwt-key", "slurmdbd-password")
+
+
+def restore_pod() -> dict[str, Any]:
+    """A pod of user slurm that mounts the claim of the restored state, as docs/operator/backup.md has it."""
+    spec = {
+        "securityContext": {"runAsUser": 401, "runAsGroup": 401, "fsGroup": 401},
+        "containers": [
+            {
+                "name": "restore",
+                "image": reference("slurmctld"),
+                "command": ["sleep", "infinity"],
+                "volumeMounts": [{"name": "state", "mountPath": "/state"}],
+            }
+        ],
+        "volumes": [{"name": "state", "persistentVolumeClaim": {"claimName": "slurm-state"}}],
+        "terminationGracePeriodSeconds": 1,
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "restore"}, "spec": spec}
+
+
+def in_database(site: OperatorSite, command: str, input: str | None = None) -> str:
+    """Run a command with the credentials of the database, in its pod."""
+    script = command.replace("CREDENTIALS", '--user=slurm --password="$MARIADB_PASSWORD" --host=127.0.0.1')
+    return site.kubectl("exec", "-i", "deploy/mariadb", "--", "sh", "-ec", script, input=input)
+
+
+def test_a_cluster_is_restored_from_its_backup(site: OperatorSite) -> None:
+    recorded = site.exec("gpu-0", *SCRIPT, "--wrap=true").strip()
+    until(lambda: is_recorded(site, recorded), "the record of a job")
+    held = site.exec("gpu-0", *SCRIPT, "--hold", "--wrap=true").strip()
+    site.slurm("scontrol", "create", "reservation", "reservationname=keep", "starttime=now+1day", "duration=60",
+               "users=root", "nodes=g-0")  # fmt: skip
+
+    # slurmctld writes its state some seconds after a change, and on request.
+    site.slurm("scontrol", "reconfigure")
+    state = site.slurm("sh", "-ec", "cd /var/spool/slurmctld/* && tar -cz --exclude=lost+found -- * | base64")
+    dump = in_database(site, "mariadb-dump CREDENTIALS --single-transaction --databases slurm_acct_db")
+    secrets = json.loads(site.kubectl("get", "secret", *KEY_SECRETS, "-o", "json"))
+    before = site.uids("slurmctld")
+
+    site.kubectl("delete", "nodesets,restapis,loginsets,controllers,accountings", "--all", "--wait=true")
+    site.kubectl("delete", "pvc", "statesave-slurm-controller-0", "--wait=true")
+    site.kubectl("delete", "deployment", "mariadb")
+    site.kubectl("delete", "secret", *KEY_SECRETS)
+    until(lambda: not site.pods("slurmctld") and not site.pods("slurmdbd"), "the end of the daemons")
+
+    keys = [secret(item["metadata"]["name"], **{}) | {"data": item["data"]} for item in secrets["items"]]
+    names = {item["metadata"]["name"] for item in keys}
+    rebuilt = [item for item in objects() if not (item["kind"] == "Secret" and item["metadata"]["name"] in names)]
+    for item in rebuilt:
+        for daemon, kind, _ in DAEMONS:
+            if item["kind"].lower() == kind:
+                item["spec"][daemon] = {"image": container(daemon, earlier=False)["image"]}
+        if item["kind"] == "Controller":
+            item["spec"]["persistence"] = {"existingClaim": "slurm-state"}
+    ours = [item for item in rebuilt if item["apiVersion"].startswith("slinky")]
+    site.apply(*keys, *(item for item in rebuilt if item not in ours), claim("slurm-state"), restore_pod())
+    until(lambda: in_database(site, "mariadb CREDENTIALS -e 'select 1'"), "the new database")
+    in_database(site, "mariadb CREDENTIALS", input=dump)
+    site.kubectl("wait", "--for=condition=Ready", "pod/restore", "--timeout=240s")
+    unpack = "base64 -d | tar -C /state -xz"
+    site.kubectl("exec", "-i", "restore", "--", "sh", "-ec", unpack, input=state)
+    site.kubectl("delete", "pod", "restore")
+    site.apply(*ours)
+    site.wait_workers(1)
+
+    assert site.uids("slurmctld") != before
+    assert site.job_state(held) == "PENDING"
+    assert "ReservationName=keep" in site.slurm("scontrol", "show", "reservation")
+    assert is_recorded(site, recorded)
+    # With a limit it ends before the reservation begins.
+    later = site.exec("gpu-0", *SCRIPT, "--time=1", "--wrap=true").strip()
+    assert int(later) > int(held)
+    until(lambda: is_recorded(site, later), "the record of a job after the restore")
