@@ -23,10 +23,15 @@ from slinky.slurm import AuthError, FixedToken, SlurmClient, SlurmError
 
 pytestmark = pytest.mark.lab
 
-EXAMPLE = Path(__file__).parents[3] / "examples/operator/whole.yaml"
+EXAMPLES = Path(__file__).parents[3] / "examples/operator"
+EXAMPLE = EXAMPLES / "whole.yaml"
 #: What the lab needs in the specs of the example, by kind.
 LAB_SPECS: dict[str, dict[str, Any]] = {
-    "Controller": {"extraConf": EXTRA_CONF.replace(" Default=YES", ""), "configFileRefs": [{"name": "extra"}]},
+    "Controller": {
+        "extraConf": EXTRA_CONF.replace(" Default=YES", ""),
+        "configFileRefs": [{"name": "extra"}],
+        "prologScriptRefs": [{"name": "job-users"}],
+    },
     "NodeSet": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}},
 }
 KINDS = ("accounting/slurm", "loginset/login", "token/lasting", "controller/slurm", "restapi/slurm", "nodeset/cpu")
@@ -45,7 +50,8 @@ def example() -> Iterator[dict[str, Any]]:
 
 def build(site: OperatorSite) -> None:
     key = {"name": "slurm-keys", "key": "jwt.key"}
-    site.apply(EXTRA_FILES, *example(), manifest("Token", "lasting", jwtKeyRef=key, username="slurm"))
+    prolog = yaml.safe_load((EXAMPLES / "job-users.yaml").read_text())
+    site.apply(EXTRA_FILES, prolog, *example(), manifest("Token", "lasting", jwtKeyRef=key, username="slurm"))
     site.wait_workers(2, "cpu")
     for name in KINDS:
         site.kubectl("wait", name, "--for=condition=Ready", "--timeout=280s")
@@ -113,6 +119,18 @@ def test_users_submit_from_the_login_host_and_accounting_has_the_job(site: Opera
     job = login(site, "sbatch", "--parsable", "--chdir=/tmp", "-o", "/dev/null", "--wrap=true").strip()
     record = ("sacct", "-nXP", "-j", job, "-o", "state")
     until(lambda: "COMPLETED" in login(site, *record), "the record of the job")
+
+
+def test_the_user_of_a_job_has_a_name_on_workers_that_do_not_know_it(site: OperatorSite) -> None:
+    login(site, "useradd", "--uid=5001", "--create-home", "carol")
+    for worker in ("cpu-0", "cpu-1"):
+        assert not site.exec(worker, "getent", "passwd", "5001", check=False)
+    carol = ("setpriv", "--reuid=carol", "--regid=carol", "--init-groups", "env", "HOME=/home/carol")
+    script = "echo $(hostname) $(id -un) $(id -gn) $(id -u)"
+    lines = login(site, *carol, "srun", "--chdir=/tmp", "-N2", "sh", "-c", script).splitlines()
+    assert sorted(lines) == ["cpu-0 carol carol 5001", "cpu-1 carol carol 5001"]
+    job = login(site, *carol, "sbatch", "--parsable", "--chdir=/tmp", "-o", "/dev/null", "--wrap=true").strip()
+    until(lambda: "COMPLETED|carol" in login(site, "sacct", "-nXP", "-j", job, "-o", "state,user"), "the record")
 
 
 def test_no_token_is_refused_while_the_jwt_key_is_replaced(site: OperatorSite) -> None:
