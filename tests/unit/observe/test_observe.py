@@ -28,10 +28,10 @@ from slinky.observe import (
     redact,
     render_metrics,
     run_process,
-    serve_endpoint,
     setup_logging,
     until_signal,
 )
+from slinky.observe.endpoint import serve_endpoint
 from slinky.observe.health import LAG
 from slinky.observe.metrics import PAGES
 from slinky.observe.watchdog import STALLS, StallWatchdog
