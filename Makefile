@@ -14,7 +14,7 @@ STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha25
 DOCS   := $(VENV)/.docs-$(shell sha256sum < requirements/docs.txt | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm upgrade-test lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit docs
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm e2e-failure e2e-jobs upgrade-test lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit docs
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -63,6 +63,14 @@ e2e-vm: setup ## Tests of confinement on a node with cgroup version 2, in a virt
 upgrade-test: setup ## Upgrade of a cluster from an earlier release of Slurm while a job runs, and restore of its backup
 	$(BIN)/slinky lab prepare --earlier
 	$(BIN)/pytest $(DURATIONS) tests/e2e/upgrade
+
+e2e-jobs: setup ## GPUs, MPI and OCI containers with a site's own image of slurmd
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest $(DURATIONS) tests/e2e/jobs
+
+e2e-failure: setup ## A node that crashes, is cut off and is replaced while jobs run
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest $(DURATIONS) tests/e2e/failure
 
 chaos: setup ## Twenty long seeds of the bridge's randomized test, each with every fault (an hour)
 	$(BIN)/slinky lab prepare

@@ -14,13 +14,16 @@ from slinky.api.fields.autoscaling import Autoscaling
 from slinky.api.names import wellknown
 from slinky.api.nodeset import NodeSet
 from slinky.operator.build.config_files import Files
-from slinky.operator.controller.confinement import cgroup_conf, confinement_settings
+from slinky.operator.controller.confinement import cgroup_conf, confinement_settings, setting_keys
 from slinky.slurm import conf
 
 LineT = TypeVar("LineT", conf.NodeSetLine, conf.PartitionLine)
 
 #: Smallest MaxNodeCount; Slurm allocates for this many nodes, and a reserve costs little.
 MIN_NODE_COUNT = 1024
+#: Settings that differ from Slurm's defaults unless extraConf has them. A host that was down returns when its slurmd
+#: registers: otherwise every crash of a node would need an administrator. A host that has to stay out is drained.
+DEFAULTS = {"ReturnToService": 2}
 #: A SlurmctldParameters option that slurmctld ignores, and reports with the configuration that it has loaded.
 GENERATION_OPTION = "slinky_generation="
 
@@ -60,7 +63,9 @@ def slurm_conf(
         epilog_slurmctld=tuple(f"{wellknown.ETC}/{name}" for name in files.epilog_slurmctld),
         node_sets=() if spec.external else tuple(_node_set_line(node_set) for node_set in sets),
         partitions=() if spec.external else tuple(_partition_line(s) for s in sets if s.spec.partition.enabled),
-        settings=() if spec.external else confinement_settings(spec.extra_conf, files, sets),
+        settings=()
+        if spec.external
+        else (*_defaults(spec.extra_conf), *confinement_settings(spec.extra_conf, files, sets)),
         extra=spec.extra_conf,
     ).render()
     if problems := conf.find_problems(text):
@@ -112,6 +117,11 @@ def _controllers(controller: Controller) -> tuple[conf.SlurmctldHost, ...]:
 def _auth_alt_parameters(controller: Controller, jwks: bool) -> tuple[str, ...]:
     key = (f"jwt_key={wellknown.ETC}/{wellknown.JWT_KEY}",) if controller.spec.jwt_key else ()
     return (*key, f"jwks={wellknown.ETC}/{wellknown.JWKS}") if jwks else key
+
+
+def _defaults(extra_conf: str) -> Iterable[tuple[str, int]]:
+    own = setting_keys(extra_conf)
+    return ((key, value) for key, value in DEFAULTS.items() if key.lower() not in own)
 
 
 def _max_node_count(node_sets: Iterable[NodeSet]) -> int:

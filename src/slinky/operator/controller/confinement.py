@@ -5,7 +5,7 @@ The defaults confine. A key that the administrator sets is left alone, and a sit
 Settings that contradict each other stop slurmd, so those that need cgroups are written only where cgroups are used.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from slinky.api.names import wellknown
 from slinky.api.nodeset import NodeSet
@@ -41,6 +41,11 @@ def confinement_settings(
     if _shares_nodes(node_sets):
         wanted = {key: value.removesuffix(",task/affinity") for key, value in wanted.items()}
     return tuple((key, value) for key, value in wanted.items() if key.lower() not in own)
+
+
+def setting_keys(text: str) -> Set[str]:
+    """The lower-case keys of a file."""
+    return _settings(text).keys()
 
 
 def cgroup_conf(node_sets: Iterable[NodeSet]) -> str:

@@ -119,6 +119,14 @@ def test_clients_use_the_service_if_it_has_the_port_of_slurmctld() -> None:
     assert elsewhere["SlurmctldHost"] == ["slurm-controller-0(slurm-controller-0.slurm-controller-internal.ns)"]
 
 
+def test_a_host_returns_to_service_by_itself_unless_the_site_decides_otherwise() -> None:
+    assert settings(slurm_conf(controller(), None, (), Files()))["ReturnToService"] == ["2"]
+    own = settings(slurm_conf(controller(extraConf="returntoservice=0"), None, (), Files()))
+    assert "ReturnToService" not in own
+    outside = controller(external=True, externalConfig={"host": "c", "port": 6817})
+    assert "ReturnToService" not in settings(slurm_conf(outside, None, (), Files()))
+
+
 def test_pods_inherit_labels_but_not_those_of_tools() -> None:
     parent = controller(template={"metadata": {"labels": {"tier": "pod", metadata.APP_NAME: "x"}}})
     meta = msgspec.structs.replace(
