@@ -105,6 +105,11 @@ class ArtifactInventory:
         names = (f"image-{name}{EARLIER}" for name in (*DAEMONS, *LOGIN))
         return [self.store.require(self.earlier_artifacts[name]) / ARCHIVE for name in names]
 
+    def extended_slurmd(self, progress: Progress) -> Path:
+        """The archive of an example of a site's own image of slurmd; built on demand, since few tests need it."""
+        builder = ImageBuilder(self.store, self.artifacts["machine"])
+        return self.store.ensure(builder.image("slurmd-extended", self.artifacts["image-slurmd"]), progress) / ARCHIVE
+
     def prepare(self, progress: Progress, *, vms: bool = False, earlier: bool = False) -> None:
         """Build every artifact that is missing; those of virtual machines and of an earlier Slurm only if wanted."""
         tools.require_root("preparing the lab")
