@@ -31,7 +31,12 @@ RICH: dict[str, Any] = {
     },
     "restapi": {"replicas": 2, "pdb": {"enabled": True}},
     "accounting": {"enabled": True, "extraConfMap": {"PurgeJobAfter": "12months"}},
-    "exporter": {"enabled": True, "image": {"repository": "registry.example/slinky", "tag": "1"}, "users": True},
+    "exporter": {
+        "enabled": True,
+        "image": {"repository": "registry.example/slinky", "tag": "1"},
+        "users": True,
+        "web": {"enabled": True},
+    },
     "loginsets": {"main": {"rootSshAuthorizedKeys": "ssh-ed25519 AAAA a\n", "replicas": 2}},
     "nodesets": {
         "cpu": {"replicas": 3, "extraConfMap": {"Weight": 0, "RealMemory": 1000000}},
@@ -74,6 +79,29 @@ def test_the_exporter_is_off_unless_asked_for_and_has_a_token_of_its_own(helm: H
     assert container["image"] == "registry.example/slinky:1"
     assert {"--users", "--slurm-rest-api=http://slurm-restapi:7000"} <= set(container["args"])
     assert one(objects, "Token", "slurm-exporter")["spec"]["username"] == "nobody"
+
+
+def test_the_page_runs_in_the_pod_of_the_exporter_and_reviews_tokens(helm: Helm) -> None:
+    web = {"enabled": True, "operators": ["ann", "bob"], "userSuffix": "@site", "certificateSecret": "page-tls"}
+    objects = helm.render("slurm", {"exporter": {"enabled": True, "web": web}})
+    pod = one(objects, "Deployment", "slurm-exporter")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["args"][0] == "web"
+    flags = {"--web-addr=:8082", "--token-review", "--operators=ann,bob", "--user-suffix=@site"}
+    assert flags | {"--web-certificates=/run/certificates"} <= set(pod["containers"][0]["args"])
+    assert pod["automountServiceAccountToken"] is True
+    binding = next(item for item in objects if item["kind"] == "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == "system:auth-delegator"
+    assert binding["subjects"][0]["name"] == pod["serviceAccountName"] == "slurm-exporter"
+    assert [port["name"] for port in one(objects, "Service", "slurm-exporter")["spec"]["ports"]] == ["metrics", "web"]
+
+
+def test_the_page_behind_a_proxy_needs_no_rights_in_kubernetes(helm: Helm) -> None:
+    web = {"enabled": True, "tokenReview": False, "proxyAddresses": ["10.0.0.0/8"]}
+    objects = helm.render("slurm", {"exporter": {"enabled": True, "web": web}})
+    pod = one(objects, "Deployment", "slurm-exporter")["spec"]["template"]["spec"]
+    assert {"--no-token-review", "--proxy-addresses=10.0.0.0/8"} <= set(pod["containers"][0]["args"])
+    assert pod["automountServiceAccountToken"] is False
+    assert not [item for item in objects if item["kind"] in ("ClusterRoleBinding", "ServiceAccount")]
 
 
 @pytest.mark.parametrize("values", [{}, RICH, EXTERNAL], ids=["smallest", "rich", "external"])
@@ -322,6 +350,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"controller": {"external": True}}, "controller.externalConfig.host is required"),
     ({"exporter": {"enabled": True, "image": "ghcr.io/slinkyproject/slurm-exporter:1"}}, "does not contain slinky"),
     ({"global": {"digests": {"slurmd": "sha256:1"}}}, "/global/digests/slurmd"),
+    ({"exporter": {"enabled": True, "web": {"enabled": True, "tokenReview": False}}}, "nobody could log in"),
+    ({"exporter": {"web": {"addr": ":1"}}}, "/exporter/web"),
     ({"global": {"tag": "a b"}}, "/global/tag"),
 ]
 
