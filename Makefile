@@ -156,6 +156,10 @@ bench-exporter: setup ## The exporter at 10,000 jobs and 5,000 nodes: every prom
 bench-forecast: setup ## How long a forecast of 10,000 pending jobs over 5,000 nodes takes
 	$(BIN)/python -m bench.forecast
 
+.PHONY: bench-people
+bench-people: setup ## The page at 10,000 pending jobs and 5,000 nodes: first bytes, and 200 open pages (a minute)
+	$(BIN)/python -m bench.people
+
 bench-lab: setup ## How long a warm lab takes to come up
 	$(BIN)/python -m bench.lab
 

@@ -107,11 +107,16 @@ class QueueSnapshot:
 
     def order(self, job: Job) -> tuple[bool, int, int, int]:
         """The sort key of the queue: smaller is earlier."""
-        tiers = [self.partitions_by_name[name].priority.tier for name in names(job.partition) if self._has(name)]
-        return not job.resv_name, -max(tiers, default=0), -job.priority.whole, job.job_id
+        tier = self._tiers.get(job.partition)
+        if tier is None:
+            known = (self.partitions_by_name.get(name) for name in names(job.partition))
+            tier = self._tiers[job.partition] = max((entry.priority.tier for entry in known if entry), default=0)
+        return not job.resv_name, -tier, -job.priority.whole, job.job_id
 
-    def _has(self, partition: str) -> bool:
-        return partition in self.partitions_by_name
+    @cached_property
+    def _tiers(self) -> dict[str, int]:
+        """The highest tier of each list of partitions, which many jobs share."""
+        return {}
 
     def is_eligible(self, job: Job) -> bool:
         """Whether Slurm considers the job for a start now; held jobs and jobs with open dependencies are not."""

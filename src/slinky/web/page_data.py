@@ -7,6 +7,7 @@ from functools import cached_property
 
 from msgspec import structs
 
+from slinky.bounds import is_job_id
 from slinky.insight.forecast import StartRange
 from slinky.insight.queue_snapshot import QueueSnapshot, host_names
 from slinky.slurm import Host, Job, JobRecord
@@ -57,11 +58,14 @@ class PageData:
         """Slurm nodes by name, `n2` before `n10`."""
         return tuple(sorted(self.snapshot.hosts, key=lambda host: natural_sort_key(host.name)))
 
-    @cached_property
-    def jobs_by_label(self) -> Mapping[str, Job]:
-        """Jobs by id, and tasks of arrays also by array and task."""
-        labels = {str(job.job_id): job for job in self.snapshot.jobs}
-        return labels | {job_label(job): job for job in self.snapshot.jobs}
+    def find_job(self, label: str) -> Job | None:
+        """A job by its id, or a task by its array and number."""
+        array, _, task = label.partition("_")
+        if not is_job_id(array):
+            return None
+        if not task:
+            return self.snapshot.jobs_by_id.get(int(array))
+        return next((job for job in self.snapshot.jobs if job_label(job) == label), None)
 
     def with_snapshot(self, snapshot: QueueSnapshot) -> "PageData":
         """The same data with what a viewer may see."""
@@ -89,7 +93,7 @@ def _jobs(records: Mapping[str, JobRecord]) -> Iterator[Job]:
         if key in arrays:
             if key in waiting and record.detail is not None:
                 yield structs.replace(record.detail, job_state=("PENDING",))
-        elif record.detail is not None:
+        elif record.detail is not None and (not task or job_label(record.detail) == key):
             same = record.detail.state == record.state
             yield record.detail if same else structs.replace(record.detail, job_state=record.state.words)
         elif not task and array.isdecimal() and not record.over:

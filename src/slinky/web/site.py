@@ -58,7 +58,7 @@ def render_page(data: PageData, address: str) -> RenderedPage:
 
 def _object_page(data: PageData, folder: str, name: str) -> RenderedPage:
     if folder == "jobs":
-        job = data.jobs_by_label.get(name)
+        job = data.find_job(name)
         if job is None:
             raise PageNotFound(f"There is no job {shown_name(name)} that you may see; it may have ended some time ago.")
         return RenderedPage(f"Job {shown_name(name)}", job_page(job_view(job, data)))

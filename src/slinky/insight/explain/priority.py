@@ -62,11 +62,10 @@ def competitors(job: Job, snapshot: QueueSnapshot) -> tuple[Job, ...]:
     hosts = {host.name for host in snapshot.candidate_hosts(job)}
     shared = {name: not hosts.isdisjoint(host.name for host in members) or name in names(job.partition)
               for name, members in snapshot.hosts_by_partition.items()}  # fmt: skip
-    return tuple(
-        other
-        for other in snapshot.pending_ahead(job)
-        if snapshot.is_eligible(other) and any(shared.get(name, False) for name in names(other.partition))
-    )
+    ahead = snapshot.pending_ahead(job)
+    lists = {other.partition for other in ahead}
+    wanted = {text for text in lists if any(shared.get(name, False) for name in names(text))}
+    return tuple(other for other in ahead if other.partition in wanted and snapshot.is_eligible(other))
 
 
 def priority_parts(job: Job, snapshot: QueueSnapshot) -> dict[str, int]:

@@ -49,7 +49,7 @@ class JobView:
 def job_view(job: Job, data: PageData) -> JobView:
     """What the page of a job shows."""
     explanation = explain_job(job, data.snapshot)
-    if explanation.rank is not None:
+    if explanation.rank is not None and data.whole is not data.snapshot:
         # The rank counts every job, also those that this viewer may not see.
         explanation = replace(explanation, rank=queue_rank(job, data.whole))
     start = data.ranges.get(job.job_id) if job.state.pending else None

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page at 10,000 pending and 4,000 running jobs on 5,000 nodes: first bytes, and the cost of 200 open pages.
+
+A client of its own process reads the pages over HTTP, so that only the CPU time of the server counts.
+"""
+
+import asyncio
+import dataclasses
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+
+import aiohttp
+from msgspec import structs
+
+from bench.forecast import cluster
+from slinky.insight.forecast import forecast
+from slinky.insight.queue_snapshot import QueueSnapshot
+from slinky.observe import SystemClock
+from slinky.slurm import Mirror, SlurmClient
+from slinky.web.cluster_feed import SHARE, SHORTEST_SECONDS, ClusterFeed
+from slinky.web.login import LoginRules
+from slinky.web.page_data import PageData
+from slinky.web.server import PageServer, serve_page
+from slinky.web.settings import WebSettings
+
+ADDRESSES = ("/", "/queue", "/queue?state=pending&partition=gpu&page=20", "/queue?state=running", "/jobs/5000",
+             "/jobs/1000001", "/nodes", "/nodes?group=partition&page=3", "/nodes/n00001", "/accounts")  # fmt: skip
+FIRST_BYTE_LIMIT = 0.1
+PAGES, SECONDS, CHANGES_PER_SECOND, LIVE_LIMIT = 200, 30, 100, 0.1
+
+
+def main() -> int:
+    """Print the CPU times; fail above the limits."""
+    return asyncio.run(_measure())
+
+
+async def _measure() -> int:
+    snapshot = cluster(seed=1)
+    ranges = forecast(snapshot)
+    async with SlurmClient("http://127.0.0.1:9", "token") as client:
+        feed = ClusterFeed(client, Mirror(client), SystemClock())
+        server = PageServer(feed, LoginRules.of(WebSettings(insecure_loopback=True)))
+        async with serve_page(server, "127.0.0.1", 0) as port:
+            slowest = max([await _first_byte(feed, snapshot, ranges, port, address) for address in ADDRESSES])
+            share = await _live_share(feed, snapshot, ranges, port)
+    print(f"slowest page: {slowest * 1000:.0f} ms of CPU (limit {FIRST_BYTE_LIMIT * 1000:.0f})")
+    print(f"{PAGES} open pages, {CHANGES_PER_SECOND} changes a second: {share:.1%} of a core (limit {LIVE_LIMIT:.0%})")
+    return 0 if slowest <= FIRST_BYTE_LIMIT and share <= LIVE_LIMIT else 1
+
+
+def _data(snapshot: QueueSnapshot, ranges: object, serial: int) -> PageData:
+    """New data without anything that was computed for the data before."""
+    fresh = dataclasses.replace(snapshot)
+    return PageData(snapshot=fresh, whole=fresh, ranges=ranges, cluster="bench", serial=serial)  # type: ignore[arg-type]
+
+
+async def _first_byte(feed: ClusterFeed, snapshot: QueueSnapshot, ranges: object, port: int, address: str) -> float:
+    """The smallest CPU time of three requests for a page whose data was never shown, in seconds."""
+    times = []
+    for serial in range(3):
+        feed.data = _data(snapshot, ranges, (feed.data.serial if feed.data else 0) + serial + 1)
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        process = multiprocessing.get_context("spawn").Process(target=_request, args=(port, address, sender))
+        begin = time.process_time()
+        process.start()
+        size = await asyncio.to_thread(receiver.recv)
+        times.append(time.process_time() - begin)
+        await asyncio.to_thread(process.join)
+    print(f"{address:45} {min(times) * 1000:5.0f} ms of CPU, {size // 1024} KiB")
+    return min(times)
+
+
+def _request(port: int, address: str, sender: Connection) -> None:
+    async def read() -> int:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session, session.get(address) as response:
+            response.raise_for_status()
+            return len(await response.read())
+
+    sender.send(asyncio.run(read()))
+
+
+async def _live_share(feed: ClusterFeed, snapshot: QueueSnapshot, ranges: object, port: int) -> float:
+    """The share of a core that the server takes while pages are open and jobs change."""
+    process = multiprocessing.get_context("spawn").Process(target=_watch, args=(port,), daemon=True)
+    process.start()
+    await asyncio.sleep(5)
+    changing = _changes(snapshot)
+    begin, cpu = time.monotonic(), time.process_time()
+    while time.monotonic() - begin < SECONDS:
+        round_begin = time.thread_time()
+        assert feed.data is not None
+        await feed.offer(_data(next(changing), ranges, feed.data.serial + 1))
+        spent = time.thread_time() - round_begin
+        # The pace of ClusterFeed itself.
+        await asyncio.sleep(max(SHORTEST_SECONDS, spent / SHARE))
+    share = (time.process_time() - cpu) / (time.monotonic() - begin)
+    process.terminate()
+    return share
+
+
+def _changes(snapshot: QueueSnapshot) -> Iterator[QueueSnapshot]:
+    """The snapshot with several hundred other jobs running each time."""
+    jobs, count = list(snapshot.jobs), int(CHANGES_PER_SECOND * SHORTEST_SECONDS)
+    start = 4000
+    while True:
+        for index in range(start, start + count):
+            job = jobs[index % len(jobs)]
+            state = ("RUNNING",) if job.state.pending else ("PENDING",)
+            jobs[index % len(jobs)] = structs.replace(job, job_state=state)
+        start += count
+        yield dataclasses.replace(snapshot, jobs=tuple(jobs))
+
+
+def _watch(port: int) -> None:
+    """Keep pages open: a fifth each of five addresses."""
+
+    async def watch(session: aiohttp.ClientSession, address: str) -> None:
+        async with session.get("/live", params={"address": address}) as response:
+            async for _ in response.content.iter_any():
+                pass
+
+    async def all_pages() -> None:
+        connector = aiohttp.TCPConnector(limit=0)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=connector, timeout=timeout) as session:
+            await asyncio.gather(*(watch(session, ADDRESSES[number % 5]) for number in range(PAGES)))
+
+    asyncio.run(all_pages())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
