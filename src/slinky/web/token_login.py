@@ -68,6 +68,8 @@ class TokenLogin:
         return viewer
 
     async def _review(self, token: str) -> Viewer:
+        if not token:
+            raise LoginRefused(401, "There is no token.")
         spec = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         try:
             body = await self._client.send("POST", _REVIEW_PATH, body=msgspec.json.encode(spec))
