@@ -156,6 +156,11 @@ bench-exporter: setup ## The exporter at 10,000 jobs and 5,000 nodes: every prom
 bench-forecast: setup ## How long a forecast of 10,000 pending jobs over 5,000 nodes takes
 	$(BIN)/python -m bench.forecast
 
+.PHONY: web-test
+web-test: setup ## The page in a real headless browser: both themes, keyboard, narrow screens, axe-core
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest $(DURATIONS) tests/web
+
 .PHONY: bench-people
 bench-people: setup ## The page at 10,000 pending jobs and 5,000 nodes: first bytes, and 200 open pages (a minute)
 	$(BIN)/python -m bench.people
