@@ -51,6 +51,11 @@ class ClusterFeed:
         self._changed = asyncio.Event()
         self._tasks: set[str] = set()
 
+    @property
+    def fault(self) -> str:
+        """Why Slurm cannot be read; empty if it can."""
+        return plain(str(self._mirror.fault)) if self._mirror.fault else ""
+
     def on_publish(self, listener: Publish) -> None:
         """Call `listener` with all data that is published from now on."""
         self._listeners.append(listener)
@@ -124,7 +129,7 @@ class ClusterFeed:
             cluster=server.cluster,
             release=server.release,
             age=mirror.age,
-            fault=plain(str(mirror.fault)) if mirror.fault else "",
+            fault=self.fault,
             serial=serial,
         )
 

@@ -110,7 +110,9 @@ class PageServer:
     async def _show(self, request: web.Request) -> web.Response:
         data, viewer = self._feed.data, request[VIEWER]
         if data is None:
-            return self._message(request, 503, "Not ready", "Slurm has not been read yet. Try again in some seconds.")
+            text = "Slurm has not been read yet. Try again in some seconds."
+            fault = f"Slurm cannot be reached. {self._feed.fault}" if self._feed.fault else text
+            return self._message(request, 503, "Not ready", fault)
         try:
             page = self._renderer.document(data, visibility(viewer, data), request.path_qs, self._context(request))
         except PageNotFound as error:

@@ -11,6 +11,7 @@ from tests.unit.web.sample_pages import private, small_cluster
 
 from slinky.observe import SystemClock
 from slinky.slurm import Mirror, SlurmClient
+from slinky.slurm.errors import TransportError
 from slinky.web.cluster_feed import ClusterFeed
 from slinky.web.login import LoginRules
 from slinky.web.page_data import PageData
@@ -59,6 +60,19 @@ async def test_a_cluster_that_was_not_read_yet_is_answered_with_503() -> None:
     async with site(None) as (session, _), session.get("/") as response:
         assert response.status == 503
         assert "Slurm has not been read yet" in await response.text()
+
+
+async def test_a_cluster_that_was_never_reached_says_why() -> None:
+    async with SlurmClient("http://127.0.0.1:9", "token") as client:
+        mirror = Mirror(client)
+        mirror.fault = TransportError("connection <refused>", maybe_applied=False)
+        server = PageServer(ClusterFeed(client, mirror, SystemClock()), LoginRules.of(OPEN))
+        async with (
+            serve_page(server, "127.0.0.1", 0) as port,
+            aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+            session.get("/") as response,
+        ):
+            assert "Slurm cannot be reached. connection &lt;refused&gt;" in await response.text()
 
 
 async def test_a_forged_user_header_is_refused() -> None:
