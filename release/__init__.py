@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a release publishes: packages, charts, manifests, the kubectl plugin, completions, checksums."""

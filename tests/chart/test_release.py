@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a release publishes, without images: complete, the same bytes twice, and refused if its parts do not fit."""
+
+import dataclasses
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+from release.kit import SUMS, ReleaseError, ReleaseKit
+from tests.chart.helm import Helm
+
+from slinky import __version__
+from slinky.lab.prepare.inventory import SLURM
+
+DIGESTS = {name: f"sha256:{number:064x}" for number, name in enumerate(("slinky", *SLURM))}
+IMAGES = {"registry": "registry.example/slinky", "tag": __version__, "digests": DIGESTS}
+
+
+@pytest.fixture(scope="module")
+def kit(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> ReleaseKit:
+    """A release in a folder."""
+    folder = tmp_path_factory.mktemp("release")
+    kit = ReleaseKit(
+        version=__version__,
+        images=IMAGES,
+        output=folder / "first",
+        epoch=1_700_000_000,
+        url="https://release.example/slinky",
+        helm=helm.command,
+    )
+    kit.write()
+    return kit
+
+
+def test_two_runs_give_the_same_digests(kit: ReleaseKit) -> None:
+    second = dataclasses.replace(kit, output=kit.output.with_name("second"))
+    second.write()
+    assert (second.output / SUMS).read_text() == (kit.output / SUMS).read_text()
+
+
+def test_the_checksums_list_every_file(kit: ReleaseKit) -> None:
+    done = subprocess.run(["sha256sum", "--check", "--strict", SUMS], cwd=kit.output, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
+    listed = {line.split("  ", 1)[1] for line in (kit.output / SUMS).read_text().splitlines()}
+    files = {str(path.relative_to(kit.output)) for path in kit.output.rglob("*") if path.is_file()}
+    assert listed == files - {SUMS}
+    expected = {
+        f"python/slinky-{__version__}-py3-none-any.whl",
+        f"python/slinky-{__version__}.tar.gz",
+        f"charts/slurm-{__version__}.tgz",
+        "install.yaml",
+        "kustomize/kustomization.yaml",
+        "slinky.krew.yaml",
+        "completions/slinky.bash",
+        "completions/_slinky",
+        "CHANGES.md",
+    }
+    assert expected <= listed
+
+
+def test_install_yaml_has_the_kinds_and_the_images_of_the_release(kit: ReleaseKit) -> None:
+    objects = [item for item in yaml.safe_load_all((kit.output / "install.yaml").read_text()) if item]
+    kinds = [item["kind"] for item in objects]
+    assert kinds[0] == "Namespace"
+    assert kinds.count("CustomResourceDefinition") == 6
+    assert kinds.count("Deployment") == 2
+    assert "Pod" not in kinds
+    for item in objects:
+        if item["kind"] == "Deployment":
+            image = item["spec"]["template"]["spec"]["containers"][0]["image"]
+            assert image == f"registry.example/slinky/slinky@{DIGESTS['slinky']}"
+    base = yaml.safe_load((kit.output / "kustomize/kustomization.yaml").read_text())
+    assert base["resources"] == ["install.yaml"]
+    assert (kit.output / "kustomize/install.yaml").read_text() == (kit.output / "install.yaml").read_text()
+
+
+def test_the_krew_manifest_names_the_archive_by_its_digest(kit: ReleaseKit) -> None:
+    plugin = yaml.safe_load((kit.output / "slinky.krew.yaml").read_text())
+    archive = kit.output / f"kubectl-slinky-{__version__}.tar.gz"
+    assert plugin["spec"]["version"] == f"v{__version__}"
+    for platform in plugin["spec"]["platforms"]:
+        assert platform["uri"] == f"https://release.example/slinky/{archive.name}"
+        assert platform["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+
+
+def test_the_plugin_starts_and_names_what_it_lacks(kit: ReleaseKit, tmp_path: Path) -> None:
+    with tarfile.open(kit.output / f"kubectl-slinky-{__version__}.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+
+    def start(**more: str) -> "subprocess.CompletedProcess[str]":
+        environment = {**os.environ, "SLINKY_PLUGIN_HOME": str(tmp_path / "home"), **more}
+        argv = [str(tmp_path / "kubectl-slinky"), "queue"]
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+
+    refused = start(PYTHON="false")
+    assert (refused.returncode, "needs Python 3.11 or newer" in refused.stderr) == (1, True)
+    installed = tmp_path / "home" / __version__ / "bin"
+    installed.mkdir(parents=True)
+    (installed / "kubectl-slinky").write_text('#!/bin/sh\necho "$@"\n')
+    (installed / "kubectl-slinky").chmod(0o755)
+    assert start().stdout == "queue\n"
+
+
+def test_kubectl_completes_the_verbs_of_the_plugin(kit: ReleaseKit, tmp_path: Path) -> None:
+    with tarfile.open(kit.output / f"kubectl-slinky-{__version__}.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    start = "import sys; sys.argv[0] = 'kubectl-slinky'; from slinky.cli.main import run; run()"
+    (tmp_path / "kubectl-slinky").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{start}" "$@"\n')
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    argv = [str(tmp_path / "kubectl_complete-slinky"), "expl"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["explain", ":4"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"version": "9.9.9"}, "set __version__"),
+        ({"images": {**IMAGES, "tag": "other"}}, "make images"),
+    ],
+    ids=str,
+)
+def test_a_release_whose_parts_do_not_fit_is_refused(kit: ReleaseKit, change: dict[str, object], said: str) -> None:
+    output = kit.output.with_name("refused")
+    with pytest.raises(ReleaseError, match=said):
+        dataclasses.replace(kit, output=output, **change).write()  # type: ignore[arg-type]
+    assert not output.exists()
