@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.image_registry import PASSWORD, USER, ImageRegistry
+from tests.support.image_registry import PASSWORD, ImageRegistry
 from tests.support.labs import SessionLabs
 from tests.support.waiting import until
 
@@ -267,7 +267,7 @@ def test_kubelets_have_pulled_every_image(site: RegistrySite) -> None:
     pulled = [line for line in site.registry.requests() if "containerd/" in line and '"GET /v2/slinky/' in line]
     for name in ("slinky", "slurmctld", "slurmd", "slurmrestd"):
         assert any(f"/v2/slinky/{name}/blobs/" in line for line in pulled), name
-    assert all(f" {USER} [" in line for line in pulled if " 200 " in line)
+    assert any('" 401 ' in line for line in pulled), "the registry asks for a login"
 
 
 def test_a_node_that_does_not_trust_the_registry_says_so(site: RegistrySite) -> None:
