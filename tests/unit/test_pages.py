@@ -40,7 +40,7 @@ def named_files() -> list[str]:
 
 @pytest.mark.parametrize("path", named_files())
 def test_every_file_of_the_guide_exists(path: str) -> None:
-    top = ("charts/", "images/", "tests/", "docs/", "examples/", "bench/")
+    top = ("charts/", "images/", "tests/", "docs/", "examples/", "bench/", "release/")
     assert (ROOT / path if path.startswith(top) else ROOT / "src/slinky" / path).is_file()
 
 
