@@ -73,7 +73,9 @@ class AccountingSpec(DaemonKeyRefs, frozen=True):
 class AccountingStatus(ObjectStatus, frozen=True):
     """Observed state of Slurm's accounting."""
 
-    slurm_version: Annotated[str, described("Version of Slurm in the image that slurmdbd runs, as it answered.")] = ""
+    slurm_version: Annotated[
+        str, described("Version of Slurm in the image that slurmdbd runs, as slurmdbd reports it.")
+    ] = ""
 
 
 class Accounting(Object, frozen=True):

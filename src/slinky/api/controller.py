@@ -139,7 +139,8 @@ class ControllerSpec(DaemonKeyRefs, frozen=True):
     inplace_reconfigure: Annotated[
         bool,
         described(
-            "Never replace the pod of slurmctld for a changed configuration, not even for settings that need it."
+            "Never replace the pod of slurmctld when its configuration changes, not even for settings that need a"
+            " restart."
         ),
     ] = False
     reconfigure: Annotated[
@@ -166,7 +167,9 @@ class ControllerStatus(ObjectStatus, frozen=True):
 
     wanted_config: Annotated[str, described("Generation of the configuration that belongs to the spec.")] = ""
     loaded_config: Annotated[str, described("Generation of the configuration that slurmctld reports it runs.")] = ""
-    slurm_version: Annotated[str, described("Version of Slurm in the image that slurmctld runs, as it answered.")] = ""
+    slurm_version: Annotated[
+        str, described("Version of Slurm in the image that slurmctld runs, as slurmctld reports it.")
+    ] = ""
     outage: Annotated[OutageStatus, described("The planned outage, or the last one.")] = OutageStatus()
 
 

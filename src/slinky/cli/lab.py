@@ -31,15 +31,18 @@ NodeName = Annotated[str, typer.Argument(help="Name of the node, such as node1."
 @app.command()
 def prepare(
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
-    vms: Annotated[bool, typer.Option(help="Also what nodes in virtual machines need.")] = False,
-    earlier: Annotated[bool, typer.Option(help="Also images of an earlier Slurm, for tests of upgrades.")] = False,
+    vms: Annotated[bool, typer.Option(help="Also prepare what nodes in virtual machines need.")] = False,
+    earlier: Annotated[bool, typer.Option(help="Also prepare images of an earlier Slurm, for upgrade tests.")] = False,
     prune: Annotated[bool, typer.Option(help="Also remove outdated artifacts from the cache.")] = False,
     export_file: Annotated[
         Path | None, typer.Option("--export", help="Write the artifacts to this file (.tar, .tar.gz or .tar.zst).")
     ] = None,
     import_file: Annotated[
         Path | None,
-        typer.Option("--import", help="First read the artifacts that another machine exported; trust their origin."),
+        typer.Option(
+            "--import",
+            help="Read artifacts that another machine exported, then build the rest. Use only files that you trust.",
+        ),
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -69,7 +72,7 @@ def prepare(
 @app.command()
 def check(
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
-    vms: Annotated[int, typer.Option(help="Number of nodes in virtual machines that are wanted.")] = 0,
+    vms: Annotated[int, typer.Option(help="Number of nodes in virtual machines to check for.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Show whether this machine can run a lab; exit code 1 if something is missing. Nothing is changed."""
@@ -103,7 +106,7 @@ def up(
     slurm: Annotated[str, typer.Option(help="none, or beside: a complete Slurm next to Kubernetes.")] = "none",
     slurm_nodes: Annotated[int, typer.Option(help="Number of slurmd of the Slurm beside Kubernetes.")] = 2,
     external_nodes: Annotated[int, typer.Option(help="Number of external nodes of the Slurm beside Kubernetes.")] = 0,
-    owner: Annotated[int | None, typer.Option(help="End the lab when this process ends.", hidden=True)] = None,
+    owner: Annotated[int | None, typer.Option(help="Id of a process; the lab ends when it ends.", hidden=True)] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Create a lab and wait until it is ready."""

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 Seconds = Annotated[float, Meta(ge=0)]
-Workers = Annotated[int, Meta(ge=1, description="Objects of this kind that are reconciled at the same time.")]
+Workers = Annotated[int, Meta(ge=1)]
 
 
 class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,13 +60,15 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_retire: Annotated[
         Seconds, Meta(description="Seconds until credentials signed with an old slurm key have expired.")
     ] = 300.0
-    accounting_workers: Workers = 4
-    controller_workers: Workers = 4
-    loginset_workers: Workers = 4
-    nodeset_workers: Workers = 4
-    restapi_workers: Workers = 4
-    token_workers: Workers = 4
-    slurmclient_workers: Workers = 4
+    accounting_workers: Annotated[Workers, Meta(description="Accounting objects reconciled at the same time.")] = 4
+    controller_workers: Annotated[Workers, Meta(description="Controller objects reconciled at the same time.")] = 4
+    loginset_workers: Annotated[Workers, Meta(description="LoginSet objects reconciled at the same time.")] = 4
+    nodeset_workers: Annotated[Workers, Meta(description="NodeSet objects reconciled at the same time.")] = 4
+    restapi_workers: Annotated[Workers, Meta(description="RestApi objects reconciled at the same time.")] = 4
+    token_workers: Annotated[Workers, Meta(description="Token objects reconciled at the same time.")] = 4
+    slurmclient_workers: Annotated[
+        Workers, Meta(description="Connections to Slurm clusters that are set up at the same time.")
+    ] = 4
     leader_elect: Annotated[
         bool, Meta(description="Work only while holding the leader Lease; required with several replicas.")
     ] = False

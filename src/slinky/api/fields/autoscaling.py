@@ -25,8 +25,8 @@ class ScaleOut(View, frozen=True):
     ready_within: Annotated[
         Duration,
         described(
-            "How long a new worker may take to register in Slurm. Workers that take longer are given back, the"
-            " condition AutoscalingActive tells why they did not come, and the next attempts wait longer."
+            "How long a new worker may take to register in Slurm. Workers that take longer are removed, the condition"
+            " AutoscalingActive reports the cause, and the next increase waits longer."
         ),
     ] = "10m"
 
@@ -124,11 +124,11 @@ class Autoscaling(View, frozen=True):
 class ScalingDecisionRecord(View, frozen=True):
     """A change of replicas that the autoscaler has made."""
 
-    time: Annotated[str, described("When.")] = ""
-    before: Annotated[int, described("Number of workers before.")] = 0
-    after: Annotated[int, described("Number of workers after.")] = 0
-    reason: Annotated[str, described("Why, in one word.")] = ""
-    message: Annotated[str, described("Why, in a sentence.")] = ""
+    time: Annotated[str, described("Time of the change.")] = ""
+    before: Annotated[int, described("Number of workers before the change.")] = 0
+    after: Annotated[int, described("Number of workers after the change.")] = 0
+    reason: Annotated[str, described("Reason of the change, in one word.")] = ""
+    message: Annotated[str, described("Reason of the change, in a sentence.")] = ""
 
 
 class LearnedWorker(View, frozen=True):
@@ -137,8 +137,8 @@ class LearnedWorker(View, frozen=True):
     cpus: Annotated[int, described("Number of CPUs.")] = 0
     memory: Annotated[int, described("Memory in megabytes.")] = 0
     gres: Annotated[str, described("Generic resources, as Slurm writes them.")] = ""
-    features: Annotated[tuple[str, ...], list_atomic(), described("Features.")] = ()
-    partitions: Annotated[tuple[str, ...], list_atomic(), described("Partitions.")] = ()
+    features: Annotated[tuple[str, ...], list_atomic(), described("Features of the Slurm node.")] = ()
+    partitions: Annotated[tuple[str, ...], list_atomic(), described("Partitions of the Slurm node.")] = ()
 
 
 class AutoscalingStatus(View, frozen=True):
@@ -153,12 +153,16 @@ class AutoscalingStatus(View, frozen=True):
     ] = ()
     last_scale_out_time: Annotated[str, described("When the autoscaler has last added workers.")] = ""
     last_scale_in_time: Annotated[str, described("When the autoscaler has last removed workers.")] = ""
-    failures: Annotated[int, described("How often in a row new workers have not come.")] = 0
-    retry_time: Annotated[str, described("When the NodeSet may grow again after workers have not come.")] = ""
+    failures: Annotated[int, described("Number of increases in a row whose workers did not register in time.")] = 0
+    retry_time: Annotated[
+        str, described("Time from which the NodeSet may grow again, after new workers did not register in time.")
+    ] = ""
     retry_request: Annotated[str, described("Value of the annotation retry-growth that was last seen.")] = ""
-    used_day: Annotated[str, described("Day of the budget.")] = ""
-    used_seconds: Annotated[int, described("Seconds of workers used on that day, until usedSince.")] = 0
-    used_since: Annotated[str, described("Time from which the current number of workers counts.")] = ""
+    used_day: Annotated[str, described("Day to which usedSeconds refers.")] = ""
+    used_seconds: Annotated[
+        int, described("Seconds that workers have existed on that day until usedSince, all workers added up.")
+    ] = 0
+    used_since: Annotated[str, described("Time up to which usedSeconds is complete.")] = ""
     worker: Annotated[LearnedWorker, described("What a worker offers.")] = LearnedWorker()
     decisions: Annotated[
         tuple[ScalingDecisionRecord, ...], list_atomic(), described("The last twenty changes, the latest first.")

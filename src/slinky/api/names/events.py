@@ -23,7 +23,7 @@ EVENTS = (
     EventReason("ScalingDown", _SET, "a worker will be removed because there are more workers than desired"),
     EventReason("AutoscaledUp", _SET, "the autoscaler has raised replicas; the message names the demand"),
     EventReason("AutoscaledDown", _SET, "the autoscaler has lowered replicas because workers were idle"),
-    EventReason("GrowthFailed", _SET, "new workers have not come in time; the message has the cause"),
+    EventReason("GrowthFailed", _SET, "new workers did not register in time; the message has the cause"),
     EventReason("ReplicasChanged", _SET, "another writer has changed replicas of a NodeSet with autoscaling"),
     EventReason("RollingUpdate", _SET, "a worker will be replaced because it has an old revision"),
     EventReason("ScheduledUpdate", _SET, "the reservation of a scheduled update was created or deleted"),

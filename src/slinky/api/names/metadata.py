@@ -95,7 +95,7 @@ ANNOTATIONS = (
         RETRY_GROWTH,
         "NodeSet",
         "user",
-        "any new value lets a NodeSet grow again at once although new workers have not come before",
+        "any new value lets a NodeSet grow again at once, although earlier workers did not register in time",
     ),
     MetadataName(
         DO_NOT_DISRUPT,

@@ -10,7 +10,7 @@ import typer
 from slinky.cli.cluster.command import CommandError, ExitStatus
 from slinky.insight.plain_text import plain
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
 

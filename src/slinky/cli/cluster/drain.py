@@ -21,7 +21,7 @@ MANAGED_PREFIXES = (BRIDGE_PREFIX, OPERATOR_PREFIX)
 def drain(
     options: ClusterOptions,
     nodes: Nodes,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for others to read.")],
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Reason of the drain, which other users see.")],
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:

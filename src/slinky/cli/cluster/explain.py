@@ -27,8 +27,8 @@ def explain(
 ) -> None:
     """Say why a job waits, or what a node does, and what to do next.
 
-    Slurm shows one reason although several may hold; all that hold are named, with what blocks the job, its rank in the
-    queue, its expected start and the next step.
+    Slurm reports one reason, even if several apply. This command checks all of them. It names what blocks the job, the
+    rank of the job in the queue, its expected start and the next step.
     """
     run_command(_explain(options, targets, output, pod_namespace))
 

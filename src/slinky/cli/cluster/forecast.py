@@ -22,9 +22,9 @@ def forecast(
 ) -> None:
     """Say when pending jobs are expected to start.
 
-    The range rests on slurmctld's own plan where it has a fresh one, else on a simulation of its backfill scheduler: at
-    the latest if every job uses its whole time limit, at the earliest if jobs end as earlier ones did. Jobs that are
-    not submitted yet, limits of accounts and preemption are not considered.
+    A forecast is a range of time. It comes from slurmctld's own plan if the plan is recent, otherwise from a simulation
+    of the backfill scheduler. The late end assumes that every job uses its whole time limit, the early end that jobs
+    end as earlier jobs did. Later submissions, limits of accounts and preemption are not considered.
     """
     run_command(_forecast(options, jobs or [], output))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`slinky nodes`: nodes with what is free on them, and who drained them why."""
+"""`slinky nodes`: nodes with what is free on them, and who drained them and why."""
 
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ def nodes(
     ] = "",
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """List nodes: free and total CPUs, memory and devices, and who drained them why."""
+    """List nodes: free and total CPUs, memory and devices, and who drained them and why."""
     run_command(_nodes(options, names or [], (partition, states), output))
 
 
