@@ -76,6 +76,11 @@ chaos: setup ## Twenty long seeds of the bridge's randomized test, each with eve
 	$(BIN)/slinky lab prepare
 	SLINKY_SEEDS=20 $(BIN)/pytest -n 2 $(DURATIONS) tests/integration/bridge/test_chaos.py
 
+.PHONY: docs-test
+docs-test: setup ## Run the commands of the documentation on a real cluster, as a reader follows them (five minutes)
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest $(DURATIONS) tests/docs
+
 chart: setup ## Tests of the charts with the real helm
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(PARALLEL) tests/chart
@@ -103,6 +108,8 @@ generate: setup ## Write what is generated: definitions, value schemas, API refe
 	$(BIN)/python -m slinky.exporter.reference docs/exporter.md
 	$(BIN)/python -m slinky.bounds docs/bounds.md
 	$(BIN)/python -m docs.site.troubleshooting docs/troubleshooting.md
+	$(BIN)/python -m docs.site.pictures docs/pictures
+	$(BIN)/python -m docs.site.commands docs/tools/commands.md
 
 docs: setup $(DOCS) ## The documentation as a site in build/docs/site: searchable, works without a network; checks links and headings
 	$(BIN)/python -m docs.site build/docs

@@ -59,6 +59,13 @@ class Helm:
             raise Refused(done.stderr)
         return done.stdout
 
+    def template(self, *words: str, folder: Path) -> str:
+        """What `helm template` prints for these arguments, run in a folder."""
+        done = self._run("template", *words, folder=folder)
+        if done.returncode:
+            raise Refused(done.stderr)
+        return done.stdout
+
     def into(self, kubeconfig: Path, verb: str, chart: str, *words: str, release: str = "slurm", space: str) -> None:
         """`helm install` or `helm upgrade` into a real cluster."""
         place = ("--kubeconfig", str(kubeconfig), "--namespace", space)
@@ -74,11 +81,12 @@ class Helm:
     def _global(self) -> list[str]:
         return [f"--set=global.registry={self.registry}"] if self.registry else []
 
-    def _run(self, *words: str, input: str = "") -> "subprocess.CompletedProcess[str]":
+    def _run(self, *words: str, input: str = "", folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
         homes = {f"HELM_{name}_HOME": str(self.home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
         return subprocess.run(
             [self.command, *words],
             input=input,
+            cwd=folder,
             env={**os.environ, **homes},
             text=True,
             capture_output=True,

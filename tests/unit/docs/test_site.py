@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation site shows every page, and its check finds what is wrong with a built site."""
 
+import itertools
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from docs.site import check, stage, troubleshooting
+from docs.site import check, commands, pictures, stage, troubleshooting
 
 from slinky.bridge.status.reasons import ENDS, Reason
 from slinky.insight.pending_reasons import REASONS
@@ -111,3 +113,33 @@ def test_every_reason_has_a_symptom() -> None:
     tokens |= {end.reason for end in ENDS.values()} | {cause.reason for cause in FailureCause}
     tokens |= {token for token, reason in REASONS.items() if reason.remedy in troubleshooting.REMEDIES}
     assert {token for token in tokens if f"`{token}`" not in text} == set()
+
+
+# --- the command line
+
+
+def test_the_page_of_commands_is_current() -> None:
+    assert (stage.ROOT / "docs/tools/commands.md").read_text() == commands.render_page(), "run `make generate`"
+
+
+def test_every_command_and_option_has_a_description() -> None:
+    for name, command in commands.commands():
+        assert command.help, name
+        assert [parameter.name for parameter in command.params if not getattr(parameter, "help", "")] == [], name
+
+
+# --- pictures
+
+
+@pytest.mark.parametrize("name", pictures.pictures())
+def test_a_picture_is_current_and_well_formed(name: str) -> None:
+    text = (stage.ROOT / "docs/pictures" / name).read_text()
+    assert text == pictures.pictures()[name], "run `make generate`"
+    assert ElementTree.fromstring(text).tag.endswith("svg")  # noqa: S314 - our own file
+
+
+def test_the_boxes_of_the_architecture_do_not_overlap() -> None:
+    boxes = list(pictures.PARTS.values())
+    for one, other in itertools.combinations(boxes, 2):
+        apart = one.x + one.width <= other.x or other.x + other.width <= one.x
+        assert apart or one.y + one.height <= other.y or other.y + other.height <= one.y, (one.name, other.name)
