@@ -44,7 +44,7 @@ async def test_the_page_follows_the_queue(page: aiohttp.ClientSession, client: S
         await shows(page, f"/jobs/{running.job_id}", "k001", "Ends by its time limit")
         await shows(page, "/nodes", "k001, mixed", str(running.job_id))
         await shows(page, "/nodes/k001", f"It runs job {running.job_id} of slurm")
-        await shows(page, "/", "32 of 32 gpu in use")
+        await shows(page, "/", "32/32")
         async with page.get("/live", params={"address": "/queue?state=all"}) as events:
             await client.cancel(running.job_id)
             await read_until(events, f"/jobs/{running.job_id}", "cancelled")
