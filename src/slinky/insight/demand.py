@@ -34,11 +34,15 @@ class Outcome(Enum):
 
 
 class JobVerdict(NamedTuple):
-    """What happens with a job, and why: a clause that can follow "Job 7: "."""
+    """What happens with a job, and why: a clause that can follow "Job 7: ".
+
+    `pause` says why the pools that the job waits for may not grow now.
+    """
 
     job_id: int
     outcome: Outcome
     text: str
+    pause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,11 @@ class QueueDemand:
     new_workers: Mapping[str, int] = field(default_factory=dict)
     claimed_idle: Mapping[str, int] = field(default_factory=dict)
     jobs: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def paused(self) -> dict[int, str]:
+        """Why jobs wait for workers that may not be created now, by job."""
+        return {verdict.job_id: verdict.pause for verdict in self.verdicts if verdict.pause}
 
     def of(self, *outcomes: Outcome) -> tuple[JobVerdict, ...]:
         """The verdicts with one of these outcomes."""
@@ -142,7 +151,13 @@ class _Choice(NamedTuple):
     misfit: str = ""
 
     @property
+    def pause(self) -> str:
+        return "; ".join([bins.pool.pause for bins in self.fitting if bins.pool.pause][:MAX_NAMES])
+
+    @property
     def wait_text(self) -> str:
+        if pause := self.pause:
+            return f"it waits for new workers: {pause}"
         names = ", ".join(bins.pool.name for bins in self.fitting[:MAX_NAMES])
         return f"it waits for workers of {names}, which jobs of higher priority use"
 
@@ -197,7 +212,8 @@ class _Packing:
             if not started + grown:
                 self.bins = before
                 outcome = Outcome.IMPOSSIBLE if choice.misfit else Outcome.WAITS
-                return JobVerdict(job.job_id, outcome, choice.misfit or choice.wait_text)
+                pause = "" if choice.misfit else choice.pause
+                return JobVerdict(job.job_id, outcome, choice.misfit or choice.wait_text, pause)
         outcome = Outcome.GROWS if grows else Outcome.STARTS
         return JobVerdict(job.job_id, outcome, outcome.value)
 
@@ -334,5 +350,5 @@ def _verdicts(jobs: Sequence[PendingDemand], started: int, placed: int, choice: 
         elif before < placed:
             yield JobVerdict(job.job_id, Outcome.GROWS, Outcome.GROWS.value)
         else:
-            yield JobVerdict(job.job_id, Outcome.WAITS, waits)
+            yield JobVerdict(job.job_id, Outcome.WAITS, waits, choice.pause)
         before += job.tasks

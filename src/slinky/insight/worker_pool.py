@@ -72,8 +72,9 @@ class WorkerPool:
     """A set of equal workers.
 
     `size` counts all workers, `free` those that can take jobs now or soon, by what is free on them. `growth` is how
-    many more may be created. Pools with a lower weight grow first. A pool does not grow for a job that Slurm expects to
-    start within `patience_seconds` anyway. The shape is None while no worker has registered and none is configured.
+    many more may be created now, `limit` how many there may be later; `pause` says why none may be created now.
+    Pools with a lower weight grow first. A pool does not grow for a job that Slurm expects to start within
+    `patience_seconds` anyway. The shape is None while no worker has registered and none is configured.
     """
 
     name: str
@@ -84,11 +85,13 @@ class WorkerPool:
     growth: int = 0
     weight: int = 1
     patience_seconds: float = 0.0
+    limit: int = 0
+    pause: str = ""
 
     @property
     def max_size(self) -> int:
         """The largest number of workers."""
-        return self.size + self.growth
+        return max(self.size + self.growth, self.limit)
 
     def has_features(self, constraint: str) -> bool:
         """Whether its workers satisfy the constraint of a job; workers of unknown shape do."""

@@ -54,6 +54,7 @@ CASES: dict[str, tuple[list[PendingDemand], list[WorkerPool], dict[str, int], li
     "features do not match": ([job(features="roce")], [pool()], {}, [N]),
     "a gang": ([gang(2)], [pool()], {"burst": 2}, [G]),
     "a gang beyond the maximum": ([gang(5)], [pool()], {}, [N]),
+    "a gang while the pool may not grow": ([gang(2)], [pool(growth=0, limit=4, pause="no node")], {}, [W]),
     "a gang that waits for running work": ([gang(5)], [pool(size=2)], {}, [W]),
     "a gang uses free workers first": ([gang(3)], [pool(free={FREE: 2}, size=2)], {"burst": 1}, [G]),
     "free workers suffice": ([job()], [pool(free={FREE: 1}, size=1)], {}, [S]),
@@ -145,6 +146,15 @@ def test_an_impossible_job_is_told_why() -> None:
         "the workers of burst do not have the features roce",
         "it needs 6 workers at the same time, more than the 5 that burst may have",
     ]
+
+
+def test_a_job_that_waits_for_a_pool_that_may_not_grow_is_told_why() -> None:
+    paused = pool(growth=0, limit=4, pause="NodeSet burst: 2 workers did not come: quota")
+    demand = compute_demand([gang(2), gang(5, number=2), job(3)], [paused])
+    assert demand.paused == dict.fromkeys((1, 3), paused.pause)
+    (verdict,) = [item for item in demand.verdicts if item.job_id == 1]
+    assert verdict.text == f"it waits for new workers: {paused.pause}"
+    assert [item.job_id for item in demand.of(Outcome.IMPOSSIBLE)] == [2]
 
 
 def test_idle_workers_that_jobs_will_use_are_claimed() -> None:

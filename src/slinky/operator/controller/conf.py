@@ -10,14 +10,14 @@ from typing import TypeVar
 
 from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
-from slinky.api.fields.autoscaling import Autoscaling
 from slinky.api.names import wellknown
 from slinky.api.nodeset import NodeSet
 from slinky.operator.build.config_files import Files
+from slinky.operator.build.worker_description import has_topology, largest_size, potential_nodes
 from slinky.operator.controller.confinement import cgroup_conf, confinement_settings, setting_keys
 from slinky.slurm import conf
 
-LineT = TypeVar("LineT", conf.NodeSetLine, conf.PartitionLine)
+LineT = TypeVar("LineT", conf.NodeLine, conf.NodeSetLine, conf.PartitionLine)
 
 #: Smallest MaxNodeCount; Slurm allocates for this many nodes, and a reserve costs little.
 MIN_NODE_COUNT = 1024
@@ -61,6 +61,7 @@ def slurm_conf(
         epilog=files.epilog,
         prolog_slurmctld=tuple(f"{wellknown.ETC}/{name}" for name in files.prolog_slurmctld),
         epilog_slurmctld=tuple(f"{wellknown.ETC}/{name}" for name in files.epilog_slurmctld),
+        nodes=() if spec.external or has_topology(spec.extra_conf, files) else _potential_nodes(sets),
         node_sets=() if spec.external else tuple(_node_set_line(node_set) for node_set in sets),
         partitions=() if spec.external else tuple(_partition_line(s) for s in sets if s.spec.partition.enabled),
         settings=()
@@ -136,11 +137,12 @@ def _most_nodes(node_set: NodeSet) -> int:
     """How many nodes a NodeSet may have; with autoscaling, and while it advertises nodes that it could have."""
     policy = node_set.autoscaling
     largest = max(node_set.spec.replicas, node_set.status.desired)
-    return largest if policy is None else max(largest, _window_maximum(policy))
+    return largest if policy is None else max(largest, largest_size(policy))
 
 
-def _window_maximum(policy: Autoscaling) -> int:
-    return max(policy.max_replicas, *(window.max_replicas or 0 for window in policy.windows), 0)
+def _potential_nodes(node_sets: Iterable[NodeSet]) -> tuple[conf.NodeLine, ...]:
+    lines = ((node_set, potential_nodes(node_set)) for node_set in node_sets)
+    return tuple(_checked(node_set, line) for node_set, line in lines if line is not None)
 
 
 def _node_set_line(node_set: NodeSet) -> conf.NodeSetLine:
@@ -148,8 +150,22 @@ def _node_set_line(node_set: NodeSet) -> conf.NodeSetLine:
 
 
 def _partition_line(node_set: NodeSet) -> conf.PartitionLine:
-    line = conf.PartitionLine(node_set.slurm_name, node_set.slurm_name, node_set.spec.partition.config)
-    return _checked(node_set, line)
+    settings = node_set.spec.partition.config
+    if limit := _most_workers_of_a_job(node_set):
+        settings = f"{settings} MaxNodes={limit}".strip()
+    return _checked(node_set, conf.PartitionLine(node_set.slurm_name, node_set.slurm_name, settings))
+
+
+def _most_workers_of_a_job(node_set: NodeSet) -> int:
+    """The maximum of a NodeSet with potential nodes, for its own partition; 0 if the user sets a limit.
+
+    slurmctld counts potential nodes and workers together. Without the limit, a job that needs more workers than there
+    can be would look like one that waits for nodes, and jobs behind it would be left to backfill.
+    """
+    policy = node_set.autoscaling
+    if policy is None or potential_nodes(node_set) is None:
+        return 0
+    return 0 if "maxnodes=" in node_set.spec.partition.config.lower() else largest_size(policy)
 
 
 def _checked(node_set: NodeSet, line: LineT) -> LineT:

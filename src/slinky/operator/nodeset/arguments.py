@@ -14,18 +14,12 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.quantity import Quantity
 from slinky.operator.build.cluster_dns import conf_server
 from slinky.operator.build.pod_parts import JsonObject
-from slinky.slurm.conf import checked_name, parse_node_settings
+from slinky.operator.build.worker_description import node_settings
 
 
 def node_conf(node_set: NodeSet) -> str:
     """Settings with which the worker registers. Raises `ConfError` for text that must not reach a command line."""
-    parsed = parse_node_settings(node_set.spec.extra_conf)
-    settings = {setting.key.lower(): (setting.key, setting.value) for setting in parsed}
-    extra = [settings.pop(key, ("", ""))[1] for key in ("feature", "features")]
-    features = sorted({checked_name(node_set.slurm_name, "host name"), *filter(None, ",".join(extra).split(","))})
-    pairs = {key[0].upper() + key[1:]: value for key, value in settings.values()}
-    pairs["Features"] = ",".join(features)
-    return " ".join(f"{key}={value}" for key, value in sorted(pairs.items()))
+    return " ".join(f"{key}={value}" for key, value in node_settings(node_set).items())
 
 
 def arguments(node_set: NodeSet, controller: Controller) -> list[str]:

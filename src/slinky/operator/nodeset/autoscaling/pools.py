@@ -13,15 +13,14 @@ from slinky.insight.demand import Outcome, QueueDemand
 from slinky.insight.job_shape import MEGABYTE, PendingDemand
 from slinky.insight.tres import parse_gres
 from slinky.insight.worker_pool import WorkerPool, WorkerShape, free_workers, host_shape
-from slinky.kube.quantity import Quantity
 from slinky.kube.timestamps import age_seconds, unix_seconds
-from slinky.operator.nodeset.autoscaling.decision import MAX_IMPOSSIBLE, MAX_RETRY_SECONDS, WorkerCounts
+from slinky.operator.build.worker_description import declared_shape
+from slinky.operator.nodeset.autoscaling.decision import MAX_IMPOSSIBLE, MAX_RETRY_SECONDS, ScalingReason, WorkerCounts
 from slinky.operator.nodeset.autoscaling.policy import current_limits, duration
 from slinky.operator.nodeset.decisions.host_metadata import HostComment
 from slinky.operator.nodeset.decisions.scaling import is_replaced
 from slinky.operator.nodeset.workers import Worker
 from slinky.slurm import Host, Partition
-from slinky.slurm.conf import ConfError, parse_node_settings
 
 #: Slurm's word for all nodes in the definition of a partition.
 ALL_NODES = "ALL"
@@ -78,13 +77,29 @@ def build_pool(
         _growth(policy, status, counts, now) if policy else 0,
         policy.weight if policy else 0,
         duration(policy.expected_wait) if policy else 0.0,
+        current_limits(policy, now).max_replicas if policy else 0,
+        growth_pause(node_set, counts, now) if policy else "",
     )
 
 
 def _growth(policy: Autoscaling, status: AutoscalingStatus, counts: WorkerCounts, now: datetime) -> int:
-    if counts.overdue or 0 < unix_seconds(status.retry_time) - now.timestamp() <= MAX_RETRY_SECONDS:
+    if counts.overdue or _is_backing_off(status, now):
         return 0
     return max(0, current_limits(policy, now).max_replicas - counts.replicas)
+
+
+def _is_backing_off(status: AutoscalingStatus, now: datetime) -> bool:
+    return 0 < unix_seconds(status.retry_time) - now.timestamp() <= MAX_RETRY_SECONDS
+
+
+def growth_pause(node_set: NodeSet, counts: WorkerCounts, now: datetime) -> str:
+    """Why a NodeSet may not grow now, as a clause for the jobs that wait for it; empty if it may."""
+    status = node_set.status.autoscaling or AutoscalingStatus()
+    if not counts.overdue and not _is_backing_off(status, now):
+        return ""
+    failure = next((item for item in status.decisions if item.reason == ScalingReason.CAPACITY_MISSING.value), None)
+    cause = f"NodeSet {node_set.metadata.name}: {failure.message if failure else 'new workers did not come'}"
+    return f"{cause}; next attempt at {status.retry_time}" if status.retry_time else cause
 
 
 def other_pools(hosts: Iterable[Host]) -> list[WorkerPool]:
@@ -138,7 +153,7 @@ def worker_shape(node_set: NodeSet, hosts: Sequence[Host], learned: LearnedWorke
     """What a worker offers: as registered, as registered earlier, or as the spec says; None if nothing tells it."""
     if hosts:
         return host_shape(hosts[0])
-    configured = _configured(node_set)
+    configured = declared_shape(node_set)
     if configured.cpus:
         memory = configured.memory_bytes or learned.memory * MEGABYTE or UNKNOWN_MEMORY
         return replace(configured, memory_bytes=memory)
@@ -164,37 +179,3 @@ def learn_worker(hosts: Sequence[Host]) -> LearnedWorker | None:
         tuple(sorted(host.features)),
         tuple(sorted(host.partitions)),
     )
-
-
-def _configured(node_set: NodeSet) -> WorkerShape:
-    """What the spec says: `extraConf` first, then the limits of the container."""
-    try:
-        settings = {item.key.lower(): item.value for item in parse_node_settings(node_set.spec.extra_conf)}
-    except ConfError:
-        settings = {}
-    limits = {**_limits(node_set.spec.template.spec), **_limits(node_set.spec.slurmd)}
-    sockets = _number(settings, "sockets") or 1
-    cores = sockets * _number(settings, "corespersocket") * (_number(settings, "threadspercore") or 1)
-    cpus = _number(settings, "cpus") or _number(settings, "procs") or cores or _quantity(limits, "cpu")
-    memory = _number(settings, "realmemory") * MEGABYTE or _quantity(limits, "memory")
-    texts = (settings.get(key, "") for key in ("feature", "features"))
-    features = {node_set.slurm_name, *(name for text in texts for name in text.split(",") if name)}
-    return WorkerShape(cpus, memory, tuple(sorted(parse_gres(settings.get("gres", "")).items())), frozenset(features))
-
-
-def _number(settings: Mapping[str, str], key: str) -> int:
-    text = settings.get(key, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 12 else 0
-
-
-def _limits(spec: Mapping[str, object]) -> Mapping[str, object]:
-    resources = spec.get("resources")
-    limits = resources.get("limits") if isinstance(resources, dict) else None
-    return limits if isinstance(limits, dict) else {}
-
-
-def _quantity(limits: Mapping[str, object], name: str) -> int:
-    try:
-        return Quantity.parse(str(limits[name])).whole() if name in limits else 0
-    except ValueError:
-        return 0

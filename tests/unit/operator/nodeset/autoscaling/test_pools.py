@@ -92,6 +92,18 @@ def test_a_set_that_waits_after_a_failure_lets_another_set_grow() -> None:
     assert dict(demand.new_workers) == {"b": 1}
 
 
+def test_jobs_are_told_why_a_set_does_not_grow() -> None:
+    record = {"reason": "CapacityMissing", "message": "2 workers did not come within 10m: quota"}
+    status = {"autoscaling": {"retryTime": ago(-60), "failures": 1, "decisions": [record]}}
+    spec: dict[str, Any] = {"extraConf": "CPUs=4 RealMemory=100", "partition": {"enabled": True}, "replicas": 0}
+    failed = pools.build_pool(node_set("a", autoscaling=POLICY, status=status, **spec), [], {}, NOW)
+    assert failed.pause == f"NodeSet a: 2 workers did not come within 10m: quota; next attempt at {ago(-60)}"
+    # A gang is not impossible only because the set waits.
+    demand = compute_demand([PendingDemand(1, (JobShape(("a",), min_nodes=2, max_nodes=2, cpus=8),))], [failed])
+    assert demand.paused == {1: failed.pause}
+    assert pools.build_pool(node_set("a", autoscaling=POLICY, **spec), [], {}, NOW).pause == ""
+
+
 def test_starting_workers_are_supply_and_fixed_sets_do_not_grow() -> None:
     spec: dict[str, Any] = {"extraConf": "CPUs=4 RealMemory=100", "partition": {"enabled": True}}
     growing = pools.build_pool(node_set("a", autoscaling=POLICY, replicas=2, **spec), [], {}, NOW)
