@@ -33,6 +33,8 @@ ALLOWED = {
     "calls to Slurm in a minute at rest": 40.0,
 }
 SCRAPES = 20
+#: Seconds in which an exporter at rest sends no more requests than allowed.
+REST_WINDOW = 6.0
 RESULTS = Path(__file__).parent / "results" / "exporter.json"
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -90,6 +92,17 @@ class Scraper:
                         return
                 await asyncio.sleep(2)
 
+    async def wait_rest(self) -> None:
+        """Wait until the exporter only polls: the first reads have caused others."""
+        allowed = ALLOWED["calls to Slurm in a minute at rest"] * REST_WINDOW / 60
+        calls = await self.total("exporter_requests_total")
+        async with asyncio.timeout(600):
+            while True:
+                await asyncio.sleep(REST_WINDOW)
+                before, calls = calls, await self.total("exporter_requests_total")
+                if calls - before <= allowed:
+                    return
+
 
 async def measure(args: argparse.Namespace) -> dict[str, float]:
     """Start the exporter, wait until it has read every job, and measure it at rest."""
@@ -99,7 +112,7 @@ async def measure(args: argparse.Namespace) -> dict[str, float]:
             scraper, started = Scraper(session, port), time.monotonic()
             await scraper.wait_total("account_jobs", args.jobs, state="running")
             ready, first_calls = time.monotonic() - started, await scraper.total("exporter_requests_total")
-            await asyncio.sleep(15)  # reads that the first ones have caused
+            await scraper.wait_rest()
             before, calls = processor_seconds(process.pid), await scraper.total("exporter_requests_total")
             began = time.monotonic()
             for _ in range(SCRAPES):

@@ -16,10 +16,11 @@ from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.insight.demand import compute_demand
 from slinky.kube.types import Key, ObjectMeta, View
+from slinky.observe import Log
 from slinky.operator.framework import references
 from slinky.operator.framework.conditions import ConditionState, previous_state
 from slinky.operator.framework.context import Context
-from slinky.operator.metrics import AUTOSCALINGS, WORKERS_NOT_GRANTED, WORKERS_WANTED, WRITES
+from slinky.operator.metrics import AUTOSCALINGS, SLURM_WRITES, WORKERS_NOT_GRANTED, WORKERS_WANTED, WRITES
 from slinky.operator.nodeset.autoscaling import pools
 from slinky.operator.nodeset.autoscaling.decision import (
     PoolDemand,
@@ -30,9 +31,13 @@ from slinky.operator.nodeset.autoscaling.decision import (
     with_retry,
     workers_not_granted,
 )
+from slinky.operator.nodeset.autoscaling.job_comments import comment_changes
 from slinky.operator.nodeset.autoscaling.policy import duration
 from slinky.operator.nodeset.workers import Worker, build_worker
 from slinky.operator.slurm.clusters import Clusters
+from slinky.slurm import JobRequest, SlurmError
+
+log = Log("slinky.operator.nodeset.autoscaling")
 
 #: Seconds for which the demand of a cluster is not computed again.
 DEMAND_AGE = 1.0
@@ -72,10 +77,14 @@ class ManagedFields(View, frozen=True):
 
 
 class _ClusterDemand(NamedTuple):
-    """The demand of each NodeSet with the replicas that it had, and when it was computed; None if Slurm is unknown."""
+    """The demand of each NodeSet with the replicas that it had, and when it was computed; None if Slurm is unknown.
+
+    `comments` are to be written on jobs.
+    """
 
     computed_at: float
     by_node_set: dict[Key, tuple[int, PoolDemand]] | None
+    comments: dict[int, str] = {}  # noqa: RUF012 - never changed
 
 
 class Autoscaler:
@@ -85,6 +94,7 @@ class Autoscaler:
         self.context = context
         self.clusters = clusters
         self._demands: dict[Key, _ClusterDemand] = {}
+        self._comments: dict[Key, dict[int, str]] = {}  # on pending jobs, by cluster
 
     async def scale(
         self, node_set: NodeSet, workers: tuple[Worker, ...], record_event: RecordEvent
@@ -103,6 +113,7 @@ class Autoscaler:
         degraded = previous_state(node_set.status.conditions, DEGRADED)
         counts = pools.worker_counts(node_set, workers, now, degraded.message if degraded.value else "")
         demand = self._demand(node_set)
+        await self._write_comments(node_set.controller_key)
         other = await self._other_writer(node_set, status, record_event) if policy.mode == "Active" else ""
         decision = decide(policy, counts, demand, status, now, other_writer=other)
         hosts = [worker.host for worker in pools.counted_workers(workers) if worker.host is not None]
@@ -160,17 +171,18 @@ class Autoscaler:
         controller, now = node_set.controller_key, self.context.clock.monotonic()
         known = self._demands.get(controller)
         if known is None or now - known.computed_at > DEMAND_AGE:
-            known = self._demands[controller] = _ClusterDemand(now, self._compute(controller))
+            known = self._demands[controller] = self._compute(controller)
         if known.by_node_set is None:
             return None
         base, demand = known.by_node_set.get(node_set.key, (node_set.spec.replicas, PoolDemand()))
         # The NodeSet may have grown since the demand was computed.
         return replace(demand, new_workers=max(0, base + demand.new_workers - node_set.spec.replicas))
 
-    def _compute(self, controller: Key) -> dict[Key, tuple[int, PoolDemand]] | None:
+    def _compute(self, controller: Key) -> _ClusterDemand:
         slurm, queue = self.clusters.snapshot(controller), self.clusters.queue(controller)
+        computed_at = self.context.clock.monotonic()
         if not slurm.trusted or queue is None:
-            return None
+            return _ClusterDemand(computed_at, None)
         now, node_sets = self.context.clock.now(), list(self._node_sets(controller))
         nodes = {node.metadata.name: node for node in self.context.nodes}
         built, used = [], set()
@@ -184,7 +196,11 @@ class Autoscaler:
         pending = queue.demands(lead)
         demand = compute_demand(pending, built, now.timestamp())
         impossible = pools.impossible_jobs(pending, demand, built)
-        return {
+        waiting = [job for job, _ in queue.jobs]
+        written = self._comments.get(controller, {})
+        self._comments[controller] = {job.job_id: written[job.job_id] for job in waiting if job.job_id in written}
+        comments = comment_changes(waiting, demand.paused, self._comments[controller])
+        by_node_set = {
             node_set.key: (
                 node_set.spec.replicas,
                 PoolDemand(
@@ -196,6 +212,21 @@ class Autoscaler:
             )
             for node_set in node_sets
         }
+        return _ClusterDemand(computed_at, by_node_set, comments)
+
+    async def _write_comments(self, controller: Key) -> None:
+        """Say on jobs why the workers that they wait for do not come. A job may end meanwhile; the others count."""
+        client, known = self.clusters.client(controller), self._demands[controller]
+        if client is None or not known.comments:
+            return
+        self._demands[controller] = known._replace(comments={})
+        for job, text in known.comments.items():
+            SLURM_WRITES.labels("comment").inc()
+            try:
+                await client.update_job(job, JobRequest(admin_comment=text))
+            except SlurmError as error:
+                log.info("a job does not take the comment about missing workers", job=job, error=error)
+            self._comments.setdefault(controller, {})[job] = text
 
     # --- other writers
 

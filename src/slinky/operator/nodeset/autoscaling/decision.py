@@ -20,6 +20,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus, LearnedWorker, ScalingDecisionRecord
+from slinky.insight.plain_text import counted
 from slinky.kube.timestamps import format_timestamp, seconds_since, unix_seconds
 from slinky.operator.nodeset.autoscaling.policy import (
     ScalingLimits,
@@ -146,7 +147,9 @@ def _give_back(situation: _Situation) -> ScalingDecision:
     workers = situation.workers
     replicas = max(workers.replicas - workers.overdue, min(situation.limits.min_replicas, workers.replicas))
     cause = workers.refusal or "the cause is not known; see the events of the pods"
-    text = f"{workers.overdue} workers have not come within {situation.policy.scale_out.ready_within}: {cause}"
+    text = (
+        f"{counted(workers.overdue, 'worker')} did not come within {situation.policy.scale_out.ready_within}: {cause}"
+    )
     return ScalingDecision(replicas, ScalingReason.CAPACITY_MISSING, text)
 
 
