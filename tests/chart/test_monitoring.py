@@ -41,6 +41,7 @@ def test_every_service_monitor_selects_one_service_with_its_port(helm: Helm, cha
             and ports <= {port["name"] for port in service["spec"]["ports"]}
         ]
         assert len(services) == 1, monitor["metadata"]["name"]
+        assert all(endpoint["honorLabels"] for endpoint in monitor["spec"]["endpoints"])
         assert services[0]["metadata"]["namespace"] == monitor["metadata"]["namespace"]
         (workload,) = [
             item
