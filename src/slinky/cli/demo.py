@@ -8,6 +8,7 @@ import typer
 from slinky.cli.output import Format, explained, print_json, print_table
 from slinky.lab import bringup
 from slinky.lab.demo.charts import MANAGED_SPACE, SPACE, LabCharts
+from slinky.lab.demo.elastic import CHANGES, ElasticRun
 from slinky.lab.demo.workloads import COLUMNS, DemoRun
 from slinky.lab.errors import LabError
 from slinky.lab.progress import Progress
@@ -30,7 +31,7 @@ def demo(
         steps = {
             "load the slinky image on every node": lambda: site.load_slinky(progress),
             "install the operator chart": site.install_operator,
-            "install a Slurm cluster with its chart": site.install_cluster,
+            "install a Slurm cluster with its chart": lambda: site.install_cluster(elastic=True),
             "install the bridge chart": site.install_bridge,
             "start a Job with a GPU, a PodGroup of two pods, a JobSet of two jobs": show.fill,
             "run an sbatch job on the core that is left": show.share,
@@ -43,11 +44,17 @@ def demo(
         rows = show.rows()
         with progress.task("delete the LeaderWorkerSet; the nodes are free"):
             show.free()
+        elastic = ElasticRun(site)
+        with progress.task("submit an sbatch job for two workers that do not exist; they come, and go after it"):
+            elastic.run()
+        changes = elastic.rows()
     if output is Format.JSON:
-        print_json(rows)
+        print_json({"jobs": rows, "autoscaler": changes})
         return
     typer.echo()
     print_table(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
+    typer.echo("\nWhat the autoscaler of the NodeSet `elastic` did:\n")
+    print_table(CHANGES, [[row[column] for column in CHANGES] for row in changes])
     typer.echo(_FURTHER)
 
 

@@ -240,7 +240,9 @@ def test_the_demo_runs_real_work_and_leaves_no_trace() -> None:
     done = slinky("demo", "-o", "json")
     assert done.returncode == 0, done.stderr
     rows: dict[str, list[dict[str, str]]] = {}
-    for row in json.loads(done.stdout):
+    shown = json.loads(done.stdout)
+    assert [row["WORKERS"] for row in shown["autoscaler"]][-2:] == ["0 -> 2", "2 -> 0"]
+    for row in shown["jobs"]:
         rows.setdefault(row["WORKLOAD"], []).append(row)
     states = {workload: [row["STATE"] for row in jobs] for workload, jobs in rows.items()}
     assert states == {

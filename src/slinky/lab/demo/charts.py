@@ -21,6 +21,8 @@ from slinky.lab.progress import Progress
 OPERATOR_SPACE, SPACE, RELEASE = "slinky", "slurm", "slurm"
 #: The NodeSet of the demo and its partition, which native jobs and pods share.
 POOL = "pool"
+#: A NodeSet without workers, which the autoscaler creates for the jobs of its partition.
+ELASTIC = "elastic"
 #: Label of a worker with the name of its host in Slurm.
 HOST_LABEL = "nodeset.slinky.slurm.net/pod-hostname"
 #: The image of the manifests in examples/bridge.
@@ -46,6 +48,22 @@ def operator_values() -> dict[str, Any]:
         "operator": {"replicas": 1},
         "webhook": {"replicas": 1},
     }
+
+
+def with_elastic_workers(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a cluster that also has a NodeSet without workers, which grows with the jobs of its partition.
+
+    The lab has no further nodes, so its workers share the nodes of the others.
+    """
+    pool = values["nodesets"][POOL]
+    elastic = {
+        "slurmd": pool["slurmd"],
+        "extraConf": "CPUs=1 RealMemory=512",
+        "partition": {"enabled": True},
+        "oversubscribeNode": True,
+        "autoscaling": {"maxReplicas": 2, "scaleIn": {"idleFor": "2s"}},
+    }
+    return {**values, "nodesets": {POOL: {**pool, "oversubscribeNode": True}, ELASTIC: elastic}}
 
 
 def cluster_values() -> dict[str, Any]:
@@ -125,9 +143,10 @@ class LabCharts:
         self.helm("install", "slurm-operator-crds", "slurm-operator-crds", OPERATOR_SPACE)
         self.helm("install", "slurm-operator", "slurm-operator", OPERATOR_SPACE, operator_values())
 
-    def install_cluster(self) -> None:
-        """Install a Slurm cluster; returns once every node is a Slurm host."""
-        self.helm("install", RELEASE, "slurm", SPACE, cluster_values())
+    def install_cluster(self, *, elastic: bool = False) -> None:
+        """Install a Slurm cluster, on request with elastic workers; returns once every node is a Slurm host."""
+        values = with_elastic_workers(cluster_values()) if elastic else cluster_values()
+        self.helm("install", RELEASE, "slurm", SPACE, values)
         self.wait_ready("controllers", "restapis", "nodesets")
         until(
             lambda: set(self.nodes) <= self.idle_hosts(), "nodes to become Slurm hosts", 60, lambda: self.slurm("sinfo")
