@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every test that docs/operator/promises.md cites exists."""
+"""Every test that docs/operator/promises.md and the laws of the autoscaler cite exists."""
 
 import re
 from collections.abc import Iterable
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs/operator/promises.md"
+PAGES = (ROOT / "docs/operator/promises.md", ROOT / "docs/operator/autoscaling.md")
 FOLDERS = {"u": "tests/unit/operator", "i": "tests/integration/operator", "e": "tests/e2e/operator"}
 
 
 def cited_tests() -> Iterable[str]:
     """The tests in the last column of the tables."""
-    for line in PAGE.read_text().splitlines():
+    for line in (line for page in PAGES for line in page.read_text().splitlines()):
         if line.startswith("| ") and not line.startswith("| ---"):
             yield from re.findall(r"`((?:[uie]/|tests/)?[\w/.]*test_?[^`]*)`", line.rstrip("| ").rpartition(" | ")[2])
 
