@@ -49,7 +49,7 @@ PARTS = {
         ("one job for each workload, binds", "pods where Slurm placed the job;", "completer beside it: true job ends"),
         width=204,
     ),
-    "exporter": Part("exporter", 32, 372, ("metrics for Prometheus",), width=204),
+    "exporter": Part("exporter and page", 32, 372, ("metrics, slinky web",), width=204),
     "kubelet": Part("kubelet, each node", 256, 372, ("runs the containers of pods",), ours=False, width=168),
     "restd": Part("slurmrestd", 488, 168, ("REST API, JSON Web Tokens",), ours=False),
     "ctld": Part("slurmctld", 692, 168, ("queue, priorities, backfill",), ours=False),
