@@ -112,6 +112,7 @@ BRIDGE = chart(
         slurmRestApi=may("string", pattern=r"^(https?://[^\s/]+|unix:/\S+)/?$"),
         deviceProfiles=PROFILES,
         slurmTlsSecret=NAME,
+        slurmCaConfigMap=NAME,
         slurmJwtSecret={"anyOf": [NAME, closed(name=NAME, key=KEY)]},
         token=closed(create=FLAG, username=WORD, lifetime=DURATION, jwtKeyRef=closed(name=NAME, key=KEY)),
     ),

@@ -38,7 +38,7 @@ from charts.schemas.shapes import (
     needing,
 )
 
-from slinky.api import AccountingSpec, ControllerSpec, LoginSetSpec, NodeSetSpec, TokenSpec
+from slinky.api import AccountingSpec, ControllerSpec, LoginSetSpec, NodeSetSpec, RestApiSpec, TokenSpec
 
 # --- slurm-operator
 
@@ -71,6 +71,7 @@ _WORKERS = {f"{kind}Workers": may("integer", minimum=1) for kind in _KINDS}
 _SECONDS = may("number", minimum=0)
 _LIMITS: dict[str, Schema] = {
     "daemonImage": TEXT,
+    "proxyImage": TEXT,
     "clusterDomain": TEXT,
     "deletionLimitShare": may("number", minimum=0, maximum=1),
     "deletionLimitMinimum": may("integer", minimum=1),
@@ -141,7 +142,9 @@ _CONTROLLER = closed(
     **_CONF,
     **_TEMPLATE,
 )
-_REST_API = closed(replicas=COUNT, pdb=BUDGET, slurmrestd=CONTAINER, service=SERVICE, **_TEMPLATE)
+_REST_API = closed(
+    replicas=COUNT, pdb=BUDGET, slurmrestd=CONTAINER, service=SERVICE, **fields_of(RestApiSpec, "tls"), **_TEMPLATE
+)
 _ACCOUNTING = closed(
     enabled=FLAG,
     external=FLAG,

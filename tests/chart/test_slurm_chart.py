@@ -77,7 +77,9 @@ def test_the_exporter_is_off_unless_asked_for_and_has_a_token_of_its_own(helm: H
     objects = helm.render("slurm", {**RICH, "restapi": {"service": {"port": 7000}}})
     container = one(objects, "Deployment", "slurm-exporter")["spec"]["template"]["spec"]["containers"][0]
     assert container["image"] == "registry.example/slinky:1"
-    assert {"--users", "--slurm-rest-api=http://slurm-restapi:7000"} <= set(container["args"])
+    assert {"--users", "--slurm-rest-api=https://slurm-restapi:7000", "--ca-file=/run/slurm-ca/ca.crt"} <= set(
+        container["args"]
+    )
     assert one(objects, "Token", "slurm-exporter")["spec"]["username"] == "nobody"
 
 
@@ -102,6 +104,14 @@ def test_the_page_behind_a_proxy_needs_no_rights_in_kubernetes(helm: Helm) -> No
     assert {"--no-token-review", "--proxy-addresses=10.0.0.0/8"} <= set(pod["containers"][0]["args"])
     assert pod["automountServiceAccountToken"] is False
     assert not [item for item in objects if item["kind"] in ("ClusterRoleBinding", "ServiceAccount")]
+
+
+def test_slurmrestd_serves_https_unless_it_is_switched_off(helm: Helm) -> None:
+    assert one(helm.render("slurm", {}), "RestApi")["spec"]["tls"] == {"enabled": True, "required": False, "proxy": {}}
+    objects = helm.render("slurm", {**RICH, "restapi": {"tls": {"enabled": False}}})
+    pod = one(objects, "Deployment", "slurm-exporter")["spec"]["template"]["spec"]
+    assert "--slurm-rest-api=http://slurm-restapi:6820" in pod["containers"][0]["args"]
+    assert "ca" not in {volume["name"] for volume in pod["volumes"]}
 
 
 @pytest.mark.parametrize("values", [{}, RICH, EXTERNAL], ids=["smallest", "rich", "external"])

@@ -82,7 +82,7 @@ key: auth-token
   "policy" (deepCopy (default dict .Values.policy))
   "leaseNamespace" (include "bridge.namespace" .) -}}
 {{- with .Values.sharedConfig.deviceProfiles -}}{{- $_ := set $own "deviceProfiles" . -}}{{- end -}}
-{{- with .Values.sharedConfig.slurmTlsSecret -}}{{- $_ := set $own "tlsFolder" "/run/slurm-tls" -}}{{- end -}}
+{{- if include "bridge.tls" . -}}{{- $_ := set $own "tlsFolder" "/run/slurm-tls" -}}{{- end -}}
 {{- if .Values.completer.enabled -}}{{- $_ := set $own "completerSocket" "/run/slurm-complete/socket" -}}{{- end -}}
 {{- mergeOverwrite $own (deepCopy (default dict .Values.extraConfig)) | toYaml -}}
 {{- end -}}
@@ -184,5 +184,17 @@ readinessProbe:
 maxUnavailable: {{ .pdb.maxUnavailable }}
 {{- else -}}
 minAvailable: {{ kindIs "invalid" .pdb.minAvailable | ternary 1 .pdb.minAvailable }}
+{{- end -}}
+{{- end -}}
+
+{{/* The sources of the folder for https: a Secret if one is named, otherwise the ConfigMap. Empty for other schemes. */}}
+{{- define "bridge.tls" -}}
+{{- $shared := .Values.sharedConfig -}}
+{{- if hasPrefix "https:" (toString $shared.slurmRestApi) -}}
+{{- if $shared.slurmTlsSecret -}}
+- secret: {name: {{ $shared.slurmTlsSecret }}}
+{{- else if $shared.slurmCaConfigMap -}}
+- configMap: {name: {{ $shared.slurmCaConfigMap }}, optional: true}
+{{- end -}}
 {{- end -}}
 {{- end -}}

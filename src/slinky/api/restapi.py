@@ -20,6 +20,24 @@ class RestApiService(ServicePart, frozen=True):
     port: ServicePort = wellknown.SLURMRESTD_PORT
 
 
+class RestApiTls(View, frozen=True):
+    """Settings of the container that terminates TLS in front of slurmrestd."""
+
+    enabled: Annotated[
+        bool,
+        described(
+            "Serve https with a certificate of the operator; clients find the certificate authority in the ConfigMap "
+            "<name>-restapi-ca."
+        ),
+    ] = False
+    required: Annotated[bool, described("Refuse clients without TLS, which are served at the same port otherwise.")] = (
+        False
+    )
+    proxy: Annotated[
+        Container, described("A core/v1 Container; its fields override those of the container tls-proxy.")
+    ] = {}
+
+
 class RestApiSpec(View, frozen=True):
     """Desired state of Slurm's REST API."""
 
@@ -30,6 +48,7 @@ class RestApiSpec(View, frozen=True):
     ] = {}
     template: Annotated[PodTemplate, described("Settings that override those of the pods.")] = PodTemplate()
     service: Annotated[RestApiService, described("Settings of the Service of slurmrestd.")] = RestApiService()
+    tls: Annotated[RestApiTls, described("TLS between clients and slurmrestd.")] = RestApiTls()
 
 
 class RestApiStatus(ScaledStatus, frozen=True):
@@ -58,6 +77,26 @@ class RestApi(Object, frozen=True):
         return self.workload_name
 
     @property
+    def tls_secret_name(self) -> str:
+        """Name of the Secret with the certificate and its authorities."""
+        return f"{self.workload_name}-tls"
+
+    @property
+    def ca_config_name(self) -> str:
+        """Name of the ConfigMap with the certificates of the authorities, for clients."""
+        return f"{self.workload_name}-ca"
+
+    @property
+    def scheme(self) -> str:
+        """Scheme of the URL."""
+        return "https" if self.spec.tls.enabled else "http"
+
+    @property
+    def host(self) -> str:
+        """DNS name of the Service inside the Kubernetes cluster."""
+        return child_names.short_address(self.service_name, self.metadata.namespace)
+
+    @property
     def port(self) -> int:
         """Port of the Service."""
         return self.spec.service.port or wellknown.SLURMRESTD_PORT
@@ -65,7 +104,7 @@ class RestApi(Object, frozen=True):
     @property
     def url(self) -> str:
         """URL of the REST API inside the Kubernetes cluster."""
-        return f"http://{child_names.short_address(self.service_name, self.metadata.namespace)}:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
 
 REST_APIS = Resource(API_VERSION, "RestApi", "restapis", RestApi)

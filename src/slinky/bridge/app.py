@@ -13,7 +13,7 @@ from functools import partial
 
 from slinky.bridge import metrics, triggers
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.credentials import TlsTrust, token_expiry, token_source
+from slinky.bridge.credentials import tls_trust, token_expiry, token_source
 from slinky.bridge.devices import profiles
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.job_specs import JobSpecs
@@ -77,7 +77,7 @@ async def main(settings: BridgeSettings, health: Health | None = None) -> None:
     """Run the bridge until cancelled."""
     policy.check_policy(settings.policy, settings.priority_classes)
     profiles.check_profiles(settings.device_profiles)
-    trust = TlsTrust(settings.tls_folder) if settings.tls_folder else None
+    trust = tls_trust(settings.tls_folder) if settings.tls_folder else None
     slurm = SlurmClient(settings.slurm_rest_api, token_source(settings), tls=trust.context if trust else None)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(connect(manager="slurm-bridge"))

@@ -6,12 +6,9 @@ import ssl
 from pathlib import Path
 
 from slinky.bridge.config import BridgeSettings, ConfigError
-from slinky.kube.tls import ReloadedOnChange, load_pair
-from slinky.observe import Clock, SystemClock
+from slinky.kube.tls import TlsTrust
 from slinky.slurm import TokenError, TokenSource, configured_tokens
 from slinky.slurm.tokens import read_claims
-
-RELOAD_SECONDS = 30.0
 
 
 def token_source(settings: BridgeSettings) -> TokenSource:
@@ -30,31 +27,9 @@ def token_expiry(tokens: TokenSource) -> float:
         return 0.0
 
 
-class TlsTrust:
-    """A TLS context from a folder with the optional files ca.crt, tls.crt and tls.key.
-
-    A new certificate authority is added to those that are trusted already, so that slurmrestd and the bridge need not
-    change at the same time.
-    """
-
-    def __init__(self, folder: str, clock: Clock | None = None) -> None:
-        authority, *pair = (Path(folder) / name for name in ("ca.crt", "tls.crt", "tls.key"))
-        self._clock = clock or SystemClock()
-        self.context = ssl.create_default_context()
-
-        def load() -> None:
-            if authority.exists():
-                self.context.load_verify_locations(cadata=authority.read_text())
-            if pair[0].exists():
-                load_pair(self.context, *(path.read_bytes() for path in pair))
-
-        try:
-            self._files = ReloadedOnChange(load, authority, *pair)
-        except (OSError, ssl.SSLError, ValueError) as error:
-            raise ConfigError(f"tlsFolder {folder}: {error}") from error
-
-    async def run(self) -> None:
-        """Reload changed files until cancelled."""
-        while True:
-            await self._clock.sleep(RELOAD_SECONDS)
-            self._files.get()
+def tls_trust(folder: str) -> TlsTrust:
+    """The TLS context of a folder. Raises `ConfigError`."""
+    try:
+        return TlsTrust.of_folder(Path(folder))
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise ConfigError(f"tlsFolder {folder}: {error}") from error

@@ -37,6 +37,7 @@ class SlinkyGroup(LazyGroup):
         "bridge-admission": ("slinky.cli.serve", "Validate the options of pods that Slurm schedules."),
         "exporter": ("slinky.cli.serve", "Export metrics of a Slurm cluster to Prometheus."),
         "web": ("slinky.cli.serve", "Show a Slurm cluster in a browser, read-only."),
+        "tls-proxy": ("slinky.cli.tls_proxy", "Terminate TLS in front of slurmrestd."),
         "lab": ("slinky.cli.lab", "A real Kubernetes and a real Slurm on this machine."),
         "demo": ("slinky.cli.demo", "Create a Kubernetes with a Slurm cluster, and run pods and an sbatch job."),
     }

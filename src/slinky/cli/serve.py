@@ -6,7 +6,6 @@ slurm-operator.
 """
 
 import functools
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,13 +17,11 @@ from slinky.bridge import config as bridge_config
 from slinky.bridge.admission import server as bridge_webhook
 from slinky.cli.compat_flags import CompatFlags
 from slinky.cli.output import explained
+from slinky.cli.serving import Health, Level, Metrics, Secure, parse_address, serve_process
 from slinky.cli.settings_flags import build_settings, with_settings
 from slinky.exporter import app as exporter_app
 from slinky.exporter.settings import ExporterSettings
 from slinky.kube import Key
-from slinky.kube.metrics_auth import metrics_server
-from slinky.observe import log
-from slinky.observe.process import Address, Main, ServerFactory, run_process
 from slinky.observe.profile import profile_server
 from slinky.operator import app as operator_app
 from slinky.operator.settings import OperatorSettings
@@ -32,15 +29,6 @@ from slinky.web import app as web_app
 from slinky.web.settings import WebSettings
 from slinky.webhook import server as webhook_server
 
-Health = Annotated[str, typer.Option("--health-addr", help="Address of /healthz and /readyz, as HOST:PORT.")]
-Metrics = Annotated[
-    str, typer.Option("--metrics-addr", help="Address of /metrics, as HOST:PORT; 0 disables the metrics server.")
-]
-Secure = Annotated[
-    bool,
-    typer.Option("--metrics-secure", help="Serve metrics over TLS, to clients that RBAC allows to get /metrics."),
-]
-Level = Annotated[str, typer.Option("--log-level", help="Log level: debug, info, warning or error.")]
 Config = Annotated[Path, typer.Option("--config", help="Configuration file.")]
 Namespace = Annotated[
     str, typer.Option("--namespace", help="Namespace of the Service and of the Secret with the certificates.")
@@ -69,8 +57,10 @@ def operator(
     """Run Slurm clusters on Kubernetes."""
     settings = build_settings(OperatorSettings, fields)
     servers = (health_addr, metrics_addr)
-    more = [profile_server(*_address(profile_addr, "--profile-addr"))] if profile else []
-    _serve(lambda health: operator_app.main(settings, health), log_level, *servers, secure=metrics_secure, more=more)
+    more = [profile_server(*parse_address(profile_addr, "--profile-addr"))] if profile else []
+    serve_process(
+        lambda health: operator_app.main(settings, health), log_level, *servers, secure=metrics_secure, more=more
+    )
 
 
 def webhook(
@@ -100,7 +90,7 @@ def webhook(
     ] = 0,
 ) -> None:
     """Validate and default the operator's kinds when they are created or changed."""
-    address = _address(server_addr, "--server-addr")
+    address = parse_address(server_addr, "--server-addr")
     settings = webhook_server.WebhookSettings(
         namespace=namespace,
         service=service,
@@ -112,7 +102,7 @@ def webhook(
         external_metrics_port=external_metrics_port,
     )
     servers = (health_addr, metrics_addr)
-    _serve(lambda health: webhook_server.main(settings, health), log_level, *servers, secure=metrics_secure)
+    serve_process(lambda health: webhook_server.main(settings, health), log_level, *servers, secure=metrics_secure)
 
 
 def bridge(
@@ -120,7 +110,7 @@ def bridge(
 ) -> None:
     """Schedule selected pods with Slurm."""
     settings = _bridge_settings(config)
-    _serve(lambda health: bridge_app.main(settings, health), log_level, health_addr, metrics_addr)
+    serve_process(lambda health: bridge_app.main(settings, health), log_level, health_addr, metrics_addr)
 
 
 def bridge_admission(
@@ -143,7 +133,7 @@ def bridge_admission(
     """Validate the options of pods that Slurm schedules."""
     settings = _bridge_settings(config)
     own = bridge_webhook.ManagedCertificates(Key(namespace, name), Key(namespace, secret), name)
-    _serve(
+    serve_process(
         lambda health: bridge_webhook.main(settings, certificates or own, port=port, health=health),
         log_level,
         health_addr,
@@ -157,7 +147,7 @@ def exporter(
 ) -> None:
     """Export metrics of a Slurm cluster to Prometheus."""
     settings = build_settings(ExporterSettings, fields)
-    _serve(lambda health: exporter_app.main(settings, health), log_level, health_addr, metrics_addr)
+    serve_process(lambda health: exporter_app.main(settings, health), log_level, health_addr, metrics_addr)
 
 
 @with_settings(ExporterSettings)
@@ -167,7 +157,7 @@ def web(health_addr: Health = "0", metrics_addr: Metrics = "0", log_level: Level
     page = {field: fields.pop(field) for field in WebSettings.__struct_fields__}
     settings, web_settings = build_settings(ExporterSettings, fields), build_settings(WebSettings, page)
     companions = [functools.partial(web_app.main, web_settings)]
-    _serve(
+    serve_process(
         lambda health: exporter_app.main(settings, health, companions=companions), log_level, health_addr, metrics_addr
     )
 
@@ -178,31 +168,9 @@ for _command in (operator, webhook, bridge, bridge_admission, exporter, web):
     app.command(_command.__name__.replace("_", "-"), cls=_class)(_command)
 
 
-def _serve(
-    main: Main, level: str, health: str, metrics: str, *, secure: bool = False, more: Iterable[ServerFactory] = ()
-) -> None:
-    flags = {"--health-addr": health, "--metrics-addr": metrics}
-    addresses = {flag: _address(address, flag) for flag, address in flags.items() if address != "0"}
-    secure_address = addresses.pop("--metrics-addr", None) if secure else None
-    if secure_address is not None and secure_address in addresses.values():
-        raise typer.BadParameter("secure metrics need a port of their own", param_hint="--metrics-addr")
-    if level not in ("debug", "info", "warning", "error"):
-        raise typer.BadParameter(f"{level!r} is not debug, info, warning or error", param_hint="--log-level")
-    log.setup_logging(level=level)
-    servers = [*more, *([metrics_server(*secure_address)] if secure_address else [])]
-    raise typer.Exit(run_process(main, addresses.values(), servers))
-
-
 def _bridge_settings(config: Path) -> bridge_config.BridgeSettings:
     with explained(bridge_config.ConfigError):
         settings, unknown = bridge_config.load(config)
     for key in unknown:
         typer.echo(f"slinky: {config}: unknown key {key} is ignored", err=True)
     return settings
-
-
-def _address(text: str, flag: str) -> Address:
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT or :PORT", param_hint=flag)
-    return host or "0.0.0.0", int(port)  # noqa: S104 - the kubelet and Prometheus connect from outside the pod

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -20,6 +21,7 @@ from slinky.exporter.observed_metrics import ObservedMetrics
 from slinky.exporter.request_counts import RequestCounts
 from slinky.exporter.settings import ExporterSettings
 from slinky.exporter.snapshot import ClusterSnapshot
+from slinky.kube.tls import TlsTrust
 from slinky.observe import ExplainedError, Health, SystemClock
 from slinky.observe.metrics import PAGES, REGISTRY
 from slinky.slurm import Mirror, SlurmClient, TokenError, TokenSource, configured_tokens
@@ -109,7 +111,9 @@ async def main(
     tokens = _tokens(settings)
     observed = ObservedMetrics(settings.series_max)
     requests = RequestCounts(observed)
-    async with SlurmClient(settings.slurm_rest_api, tokens, tls=_tls(settings), observe=requests.observe) as client:
+    trust = _trust(settings)
+    tls = trust.context if trust else None
+    async with SlurmClient(settings.slurm_rest_api, tokens, tls=tls, observe=requests.observe) as client:
         reader = ClusterReader(client, clock, cluster=settings.cluster, jobs_max=settings.jobs_max, observed=observed)
         collector = ClusterCollector(reader, settings, tokens)
         if health is not None:
@@ -123,6 +127,8 @@ async def main(
                 tasks.create_task(reader.run())
                 for companion in companions:
                     tasks.create_task(companion(client, reader.mirror))
+                if trust:
+                    tasks.create_task(trust.run())
         finally:
             REGISTRY.unregister(collector)
             for path in pages:
@@ -136,10 +142,10 @@ def _tokens(settings: ExporterSettings) -> TokenSource:
     return tokens
 
 
-def _tls(settings: ExporterSettings) -> ssl.SSLContext | None:
+def _trust(settings: ExporterSettings) -> TlsTrust | None:
     if not settings.ca_file:
         return None
     try:
-        return ssl.create_default_context(cafile=settings.ca_file)
+        return TlsTrust(Path(settings.ca_file))
     except (OSError, ssl.SSLError) as error:
         raise ExporterError(f"--ca-file {settings.ca_file}: {error}") from error

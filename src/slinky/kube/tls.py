@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from slinky.observe import Log
+from slinky.kube.certificates import CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY
+from slinky.observe import Clock, Log, SystemClock
 
 log = Log("slinky.kube.tls")
 
 V = TypeVar("V")
+#: Seconds between two looks at the files of a client.
+RELOAD_SECONDS = 30.0
 FileIdentities = tuple[tuple[int, int, int], ...]
 
 
@@ -101,6 +104,39 @@ def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = Fals
         return context
 
     return ReloadedOnChange(build, *(pem.path for pem in (ca, certificate, key) if pem.path))
+
+
+class TlsTrust:
+    """The TLS context of a client: trusted authorities and, for client authentication, a certificate with its key.
+
+    A folder has the optional files ca.crt, tls.crt and tls.key. With authorities only these are trusted, without them
+    those of the system. A new authority is added to those
+    that are trusted already, so that servers and clients need not change at the same time.
+    """
+
+    def __init__(self, authority: Path, certificate: Path | None = None, key: Path | None = None) -> None:
+        """Raises `OSError`, `ssl.SSLError` or `ValueError` if the files cannot be used."""
+        self.context = ssl.create_default_context(cadata=authority.read_text() if authority.exists() else None)
+
+        def load() -> None:
+            if authority.exists():
+                self.context.load_verify_locations(cadata=authority.read_text())
+            if certificate and key and certificate.exists():
+                load_pair(self.context, certificate.read_bytes(), key.read_bytes())
+
+        self._files = ReloadedOnChange(load, *(path for path in (authority, certificate, key) if path))
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> "TlsTrust":
+        """Trust the files of a folder."""
+        return cls(*(folder / name for name in (CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY)))
+
+    async def run(self, clock: Clock | None = None) -> None:
+        """Reload changed files until cancelled."""
+        clock = clock or SystemClock()
+        while True:
+            await clock.sleep(RELOAD_SECONDS)
+            self._files.get()
 
 
 def server_context(certificate: Path, key: Path) -> tuple[ssl.SSLContext, Callable[[], None]]:

@@ -29,6 +29,11 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
             description="Image of containers that name none; {daemon} is replaced by slurmctld, slurmd and so on.",
         ),
     ] = "ghcr.io/slinkyproject/{daemon}:26.05-ubuntu26.04"
+    proxy_image: Annotated[
+        str,
+        Meta(description="Image of slinky, for the containers that terminate TLS in front of slurmrestd; needed by "
+             "RestApis with TLS whose spec.tls.proxy names no image."),
+    ] = ""  # fmt: skip
     cluster_domain: Annotated[
         str, Meta(description="DNS domain of the Kubernetes cluster; read from /etc/resolv.conf if empty.")
     ] = ""

@@ -86,6 +86,7 @@ class SlurmClient:
         user: str | None = None,
         version: DataParserVersion | None = None,
         tls: ssl.SSLContext | None = None,
+        tls_name: str | None = None,
         connections: int = CONNECTIONS,
         deadline: float | None = None,
         observe: Callable[[RequestRecord], None] | None = None,
@@ -99,7 +100,7 @@ class SlurmClient:
         to `url`, for a slurmrestd that is reached in another way.
         """
         source = FixedToken(tokens) if isinstance(tokens, str) else tokens
-        sender = transport or HttpTransport(url, tls=tls, connections=connections, observe=observe)
+        sender = transport or HttpTransport(url, tls=tls, tls_name=tls_name, connections=connections, observe=observe)
         self.session = Session(sender, source, user=user, version=version, deadline=deadline, clock=clock)
         self.accounting = AccountingClient(self.session)
 

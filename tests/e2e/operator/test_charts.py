@@ -141,6 +141,16 @@ def test_a_token_opens_the_rest_api_and_is_replaced_in_time(site: ChartSite) -> 
     until(lambda: token() != first, "another token")
 
 
+def test_the_rest_api_serves_https_with_the_authority_of_its_config_map(site: ChartSite) -> None:
+    authority = site.get("configmap", f"{RELEASE}-restapi-ca")["data"]["ca.crt"]
+    token = b64decode(site.get("secret", TOKEN)["data"]["SLURM_JWT"]).decode()
+    url = f"https://{RELEASE}-restapi:6820/slurm/v0.0.44/ping/"
+    script = 'printf "%s" "$1" >/tmp/ca.crt; curl -sS --cacert /tmp/ca.crt -H "X-SLURM-USER-TOKEN: $2" "$3"'
+    assert json.loads(site.slurm("bash", "-c", script, "bash", authority, token, url))["pings"]
+    verdict = site.slurm("bash", "-c", f"curl -s {url} || echo $?")
+    assert verdict.strip() == "60"  # the system's authorities do not prove this server
+
+
 def test_helm_test_asks_every_part(site: ChartSite) -> None:
     assert site.charts.run_helm("test", "slurm-operator", space=OPERATOR_SPACE).count("Succeeded") == 2
 

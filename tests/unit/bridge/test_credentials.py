@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from slinky.bridge.config import BridgeSettings, ConfigError
-from slinky.bridge.credentials import TlsTrust, token_source
+from slinky.bridge.credentials import tls_trust, token_source
 from slinky.kube.certificates import CertificatePair, create_authority, create_serving_pair
-from slinky.kube.tls import load_pair
+from slinky.kube.tls import TlsTrust, load_pair
 from slinky.observe import ManualClock
 
 NOW = datetime.now(UTC)
@@ -44,10 +44,10 @@ async def test_a_new_authority_is_trusted_without_a_restart_and_the_old_one_stil
     first, second = create_authority(NOW), create_authority(NOW)
     write(tmp_path / "ca.crt", first.certificate)
     clock = ManualClock()
-    trust = TlsTrust(str(tmp_path), clock)
+    trust = tls_trust(str(tmp_path))
     assert await shakes_hands(trust, first)
     assert not await shakes_hands(trust, second)
-    task = asyncio.create_task(trust.run())
+    task = asyncio.create_task(trust.run(clock))
     await asyncio.sleep(0)
     write(tmp_path / "ca.crt", "half a file")
     await clock.advance(31)
@@ -62,7 +62,7 @@ async def test_a_new_authority_is_trusted_without_a_restart_and_the_old_one_stil
 def test_an_invalid_tls_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("not a certificate")
     with pytest.raises(ConfigError, match=f"tlsFolder {tmp_path}"):
-        TlsTrust(str(tmp_path))
+        tls_trust(str(tmp_path))
 
 
 def test_the_error_about_a_missing_token_names_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from slinky.cli import serve
 from slinky.cli.main import app
 from slinky.operator.settings import OperatorSettings
 
@@ -44,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     def operate(settings: OperatorSettings, _: object) -> None:
         result.settings = settings
 
-    monkeypatch.setattr(serve, "run_process", run)
+    monkeypatch.setattr("slinky.cli.serving.run_process", run)
     monkeypatch.setattr("slinky.operator.app.main", operate)
     monkeypatch.setattr("slinky.webhook.server.main", lambda settings, health: None)
     monkeypatch.setattr("slinky.observe.log.setup_logging", lambda level: setattr(result, "level", level))

@@ -7,6 +7,7 @@ Service, so that nothing need be exposed.
 
 import contextlib
 import os
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlencode
 
@@ -18,7 +19,8 @@ from slinky.api.token import TOKENS, Token
 from slinky.cli.access.connection import ConnectedCluster
 from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, not_found, read_token
 from slinky.insight.plain_text import listed
-from slinky.kube import PODS, SECRETS, Key, KubeClient, Misconfigured, NotFound, Unreachable, connect
+from slinky.kube import CONFIG_MAPS, PODS, SECRETS, Key, KubeClient, Misconfigured, NotFound, Unreachable, connect
+from slinky.kube.certificates import CA_CERTIFICATE
 from slinky.kube.transport import Transport
 from slinky.slurm import SlurmClient
 from slinky.slurm.errors import TransportError
@@ -45,12 +47,21 @@ async def open_kubernetes_cluster(options: ClusterOptions) -> AsyncIterator[Conn
         token = await _find_token(kube, rest_api, options)
         where = f"{rest_api.metadata.namespace}/{rest_api.spec.controller_ref.name}"
         transport = None if _in_pod(options) else ServiceProxyTransport(kube.transport, rest_api)
-        client = await stack.enter_async_context(SlurmClient(rest_api.url, token, transport=transport))
+        tls = await read_authorities(kube, rest_api) if transport is None else None
+        client = await stack.enter_async_context(SlurmClient(rest_api.url, token, tls=tls, transport=transport))
 
         async def find_pod_job(name: str, namespace: str) -> str:
             return await job_of_pod(kube, name, namespace or kube.namespace)
 
         yield ConnectedCluster(client, where, find_pod_job)
+
+
+async def read_authorities(kube: KubeClient, rest_api: RestApi) -> ssl.SSLContext | None:
+    """The TLS context that trusts a RestApi; None if it has no TLS."""
+    if not rest_api.spec.tls.enabled:
+        return None
+    config = await kube.get(CONFIG_MAPS, Key(rest_api.metadata.namespace, rest_api.ca_config_name))
+    return ssl.create_default_context(cadata=config.data.get(CA_CERTIFICATE, ""))
 
 
 async def job_of_pod(kube: KubeClient, name: str, namespace: str) -> str:
@@ -125,7 +136,7 @@ class ServiceProxyTransport:
 
     def __init__(self, transport: Transport, rest_api: RestApi) -> None:
         self._transport = transport
-        service = f"http:{rest_api.service_name}:{rest_api.port}"
+        service = f"{rest_api.scheme}:{rest_api.service_name}:{rest_api.port}"
         self._base = f"/api/v1/namespaces/{rest_api.metadata.namespace}/services/{service}/proxy"
 
     async def send(

@@ -109,7 +109,6 @@ def bridge_values() -> dict[str, Any]:
         "extraConfig": {"taint": "None"},
         "admission": {"managedNamespaces": [MANAGED_SPACE], "replicas": 1},
         "sharedConfig": {
-            "slurmRestApi": f"http://{RELEASE}-restapi.{SPACE}:6820",
             "token": {"create": True, "jwtKeyRef": {"name": f"{RELEASE}-auth-jwt", "key": "jwt.key"}},
         },
         "completer": {

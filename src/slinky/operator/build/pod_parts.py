@@ -16,9 +16,10 @@ JsonObject = dict[str, Any]
 
 
 class Images(NamedTuple):
-    """The images of containers that name none: a pattern such as `registry.example/{daemon}:26.05`."""
+    """The images of containers that name none: a pattern such as `registry.example/{daemon}:26.05`, and our own."""
 
     pattern: str
+    proxy: str = ""
 
     def image_for(self, daemon: str) -> str:
         """Return the image of a daemon."""
@@ -63,7 +64,7 @@ def pod_run_as(user: int) -> JsonObject:
     return {**ids, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def http_probe(path: str, port: str, **settings: int) -> JsonObject:
+def http_probe(path: str, port: str | int, **settings: int) -> JsonObject:
     """Return a probe that sends a GET request."""
     return {"httpGet": {"path": path, "port": port}, **settings}
 

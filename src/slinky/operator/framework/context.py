@@ -50,7 +50,7 @@ class Context:
         self.runtime = runtime
         self.client = runtime.client
         self.settings = settings
-        self.images = Images(settings.image)
+        self.images = Images(settings.image, settings.proxy_image)
         self.recorder = recorder
         self.namespace = namespace
         self.clock = clock or SystemClock()

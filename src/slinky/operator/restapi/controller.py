@@ -7,7 +7,8 @@ from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.errors import Later
 from slinky.kube.types import Key, Object
-from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS
+from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS, SECRETS
+from slinky.operator.build.cluster_dns import cluster_domain
 from slinky.operator.build.pod_parts import DaemonHashes, digest_value
 from slinky.operator.framework import references
 from slinky.operator.framework.children import Child
@@ -18,6 +19,8 @@ from slinky.operator.framework.failure_causes import describe_wait, with_failure
 from slinky.operator.framework.failures import FailureFinder
 from slinky.operator.framework.reconciler import ReconcileResult, recheck_after
 from slinky.operator.outages.conditions import stopped_health
+from slinky.operator.restapi import certificates
+from slinky.operator.restapi.certificates import RENEWAL_CHECK_SECONDS
 from slinky.operator.restapi.objects import manifests, wanted_image, with_image, with_replicas
 from slinky.operator.slurm.clusters import Clusters
 from slinky.operator.upgrades.conditions import with_verdict
@@ -40,11 +43,12 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
         watch(context.pods, parents_of(SLURMRESTD))
         watch(context.controllers, lambda controller: self._rest_apis_of(controller.key))
         watch(context.referenced_data.secrets, self._rest_apis_of_secret)
-        watch(context.children.caches[CONFIG_MAPS.name], self._rest_apis_of_config)
+        for kind in (CONFIG_MAPS, SECRETS):
+            watch(context.children.caches[kind.name], self._rest_apis_of_config)
         clusters.listen(self._slurm_changed)
 
     async def sync(self, rest_api: RestApi) -> ReconcileResult:
-        """Apply Service and Deployment."""
+        """Apply the certificates, Service and Deployment."""
         controller = self.context.controllers.get(rest_api.controller_key)
         hashes = await self._hashes(controller) if controller else DaemonHashes()
         workload = Key(rest_api.metadata.namespace, rest_api.workload_name)
@@ -58,6 +62,7 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
         stops = controller if controller and controller.outage_phase.stops_controller else None
         running = with_image(rest_api, choice.image)
         running = with_replicas(running, 0) if stops else running
+        await self._apply_certificates(rest_api)
         for resource, manifest in manifests(running, controller, hashes, self.context.images):
             await self.context.children.apply(resource, manifest)
         replicas, observed = self.context.children.workload_status(DEPLOYMENTS, workload)
@@ -68,7 +73,23 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
         health = with_verdict(with_failure(health, failure), choice.verdict)
         health = stopped_health(health, stops) if stops else health
         selector = SLURMRESTD.selector_text(rest_api.metadata.name)
-        return ReconcileResult(self.with_scale(rest_api, health, replicas, selector), recheck_after(health))
+        again = recheck_after(health)
+        if rest_api.spec.tls.enabled:
+            again = min(again or RENEWAL_CHECK_SECONDS, RENEWAL_CHECK_SECONDS)
+        return ReconcileResult(self.with_scale(rest_api, health, replicas, selector), again)
+
+    async def _apply_certificates(self, rest_api: RestApi) -> None:
+        """Renew the certificates that are due; without TLS, delete them."""
+        children, namespace = self.context.children, rest_api.metadata.namespace
+        secret_key, config_key = Key(namespace, rest_api.tls_secret_name), Key(namespace, rest_api.ca_config_name)
+        if not rest_api.spec.tls.enabled:
+            await children.delete_owned(SECRETS, secret_key, rest_api.metadata.uid)
+            await children.delete_owned(CONFIG_MAPS, config_key, rest_api.metadata.uid)
+            return
+        live, domain = children.find(SECRETS, secret_key), cluster_domain(self.context.settings.cluster_domain)
+        bundle = certificates.renew(live.data if live else None, rest_api, self.context.clock.now(), domain)
+        await children.apply(SECRETS, certificates.secret(rest_api, bundle))
+        await children.apply(CONFIG_MAPS, certificates.ca_config(rest_api, bundle))
 
     def dependents(self, rest_api: RestApi) -> list[str]:
         """Return the workers of its cluster, unless the cluster has another RestApi."""
@@ -96,9 +117,10 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
 
     def _rest_apis_of_config(self, config: Child) -> tuple[Key, ...]:
         owner = config.metadata.controller
-        if owner is None or owner.kind != "Controller":
+        if owner is None:
             return ()
-        return self._rest_apis_of(Key(config.metadata.namespace, owner.name))
+        key = Key(config.metadata.namespace, owner.name)
+        return {"Controller": self._rest_apis_of(key), "RestApi": (key,)}.get(owner.kind, ())
 
     def _slurm_changed(self, cluster: Key, change: Change) -> None:
         if change.kind is ObjectKind.MIRROR:

@@ -7,9 +7,11 @@ token. Clusters are independent of each other. `snapshot` answers at once with w
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from slinky.kube.types import Key
 from slinky.observe import Clock, Log, SystemClock
@@ -30,10 +32,23 @@ REFRESH_TIMEOUT = 5.0
 Listener = Callable[[Key, Change], None]
 
 
+class TlsServer(NamedTuple):
+    """How the slurmrestd of a cluster identifies itself: the name in its certificate, and the trusted authorities."""
+
+    name: str
+    authorities: str
+
+    def context(self) -> ssl.SSLContext:
+        """Return a context that trusts these authorities only."""
+        return ssl.create_default_context(cadata=self.authorities)
+
+
 @dataclass
 class _ClusterConnection:
     url: str
     key: bytes
+    server: TlsServer | None
+    tls: ssl.SSLContext | None
     client: SlurmClient
     mirror: Mirror
     deadlines: JobDeadlines
@@ -47,6 +62,12 @@ class _ClusterConnection:
 
     def __post_init__(self) -> None:
         self.reachable_since = self.clock.monotonic()
+
+    def trust(self, server: TlsServer | None) -> None:
+        """Trust new authorities besides those that are trusted; new connections are verified with both."""
+        if self.tls is not None and server is not None and server != self.server:
+            self.tls.load_verify_locations(cadata=server.authorities)
+            self.server = server
 
     def observe(self, change: Change) -> None:
         """Record since when the cluster is reachable, and when hosts disappeared from Slurm."""
@@ -81,14 +102,15 @@ class Clusters:
                 for key in list(self._connections):
                     await self.disconnect(key)
 
-    async def connect(self, key: Key, url: str, secret: bytes) -> None:
-        """Connect to a cluster; an existing connection to the same address only gets the new JWT key."""
+    async def connect(self, key: Key, url: str, secret: bytes, server: TlsServer | None = None) -> None:
+        """Connect to a cluster; an existing connection to the same address gets the new key and authorities."""
         connection = self._connections.get(key)
         if connection is not None and connection.url == url:
             connection.key = secret
+            connection.trust(server)
             return
         await self.disconnect(key)
-        await self._open(key, url, secret)
+        await self._open(key, url, secret, server)
 
     async def disconnect(self, key: Key) -> None:
         """Close the connection to a cluster, if there is one."""
@@ -167,20 +189,22 @@ class Clusters:
             removed_seconds={host: now - when for host, when in connection.removed_at.items()},
         )
 
-    async def _open(self, key: Key, url: str, secret: bytes) -> None:
+    async def _open(self, key: Key, url: str, secret: bytes, server: TlsServer | None) -> None:
         log.info("connecting to slurm", cluster=str(key), url=url)
 
         def current_key() -> bytes:
             connection = self._connections.get(key)
             return connection.key if connection else secret
 
-        client = SlurmClient(url, MintedToken(current_key, USER), observe=partial(_count_request, key))
+        tls, name = (server.context(), server.name) if server else (None, None)
+        observe = partial(_count_request, key)
+        client = SlurmClient(url, MintedToken(current_key, USER), tls=tls, tls_name=name, observe=observe)
         mirror = Mirror(client, all_jobs=False, exact_resources=False)
         deadlines = JobDeadlines(
             client, mirror.nodes, lambda: self._notify(key, Change(ObjectKind.JOB, "", None, None))
         )
         pending = PendingJobs(mirror, lambda: self._notify(key, Change(ObjectKind.JOB, PENDING, None, None)))
-        connection = _ClusterConnection(url, secret, client, mirror, deadlines, pending, self._clock)
+        connection = _ClusterConnection(url, secret, server, tls, client, mirror, deadlines, pending, self._clock)
         self._connections[key] = connection
         connection.stop_listening = mirror.listen(lambda change: self._on_change(key, change))
         if self._task_group is not None:

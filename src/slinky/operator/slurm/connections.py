@@ -6,18 +6,20 @@ A Controller without a RestApi or without a JWT key has no connection; nothing i
 
 from collections.abc import Iterable
 
-from slinky.api.controller import Controller
 from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMRESTD
-from slinky.api.restapi import RestApi
+from slinky.api.restapi import REST_APIS, RestApi
+from slinky.kube.certificates import CA_CERTIFICATE
 from slinky.kube.controller import ControlLoop, RequeueAfter
+from slinky.kube.errors import Later
 from slinky.kube.types import Key
-from slinky.kube.views import Pod
+from slinky.kube.views import CONFIG_MAPS, Pod
 from slinky.operator.framework import references
+from slinky.operator.framework.children import Child
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import classify_error
 from slinky.operator.framework.references import referrers
-from slinky.operator.slurm.clusters import Clusters
+from slinky.operator.slurm.clusters import Clusters, TlsServer
 
 
 class Connections:
@@ -37,6 +39,7 @@ class Connections:
         watch(context.controllers)
         watch(context.rest_apis, lambda api: (api.controller_key,))
         watch(context.referenced_data.secrets, referrers(context.controllers, references.SECRETS))
+        watch(context.children.caches[CONFIG_MAPS.name], self._controllers_of_config)
         if context.settings.pod_addresses:
             watch(context.pods, self._controllers_of_pod)
         context.runtime.add_controller(self.loop)
@@ -45,19 +48,27 @@ class Connections:
         """Connect the cluster of a Controller, or disconnect it."""
         controller = self.context.controllers.get(key)
         # A Controller that is being deleted stays connected: the operator must see that its workers are drained.
-        url = self._url(controller) if controller else ""
-        if controller is None or not url or controller.spec.jwt_key is None:
+        api = preferred_rest_api(self.context.rest_apis.by(references.CONTROLLER, str(key))) if controller else None
+        url = self._url(api) if api else ""
+        if controller is None or api is None or not url or controller.spec.jwt_key is None:
             await self.clusters.disconnect(key)
             return None
         ring = await self.context.referenced_data.jwt_key_ring(key.namespace, controller.spec.jwt_key)
-        await self.clusters.connect(key, url, ring.current)
+        await self.clusters.connect(key, url, ring.current, self._server(api))
         return None
 
-    def _url(self, controller: Controller) -> str:
-        api = preferred_rest_api(self.context.rest_apis.by(references.CONTROLLER, str(controller.key)))
-        if api is None:
-            return ""
+    def _url(self, api: RestApi) -> str:
         return self._pod_url(api) if self.context.settings.pod_addresses else api.url
+
+    def _server(self, api: RestApi) -> TlsServer | None:
+        """Return how the server identifies itself; None without TLS. Raises `Later` until that is known."""
+        if not api.spec.tls.enabled:
+            return None
+        config = self.context.children.find(CONFIG_MAPS, Key(api.metadata.namespace, api.ca_config_name))
+        authorities = (config.data or {}).get(CA_CERTIFICATE, "") if config else ""
+        if not authorities:
+            raise Later(f"the certificate authority of RestApi {api.key} is not written yet", after=1)
+        return TlsServer(api.host, authorities)
 
     def _pod_url(self, api: RestApi) -> str:
         labels = SLURMRESTD.selector(api.metadata.name).items()
@@ -67,7 +78,15 @@ class Connections:
             if pod.metadata.namespace == api.metadata.namespace and pod.ready and labels <= pod.metadata.labels.items()
         ]
         first = min(ready, key=lambda pod: pod.metadata.name, default=None)
-        return f"http://{first.status.pod_ip}:{wellknown.SLURMRESTD_PORT}" if first and first.status.pod_ip else ""
+        port = wellknown.SLURMRESTD_PORT
+        return f"{api.scheme}://{first.status.pod_ip}:{port}" if first and first.status.pod_ip else ""
+
+    def _controllers_of_config(self, config: Child) -> Iterable[Key]:
+        owner = config.metadata.controller
+        if owner is None or owner.kind != REST_APIS.kind:
+            return ()
+        api = self.context.rest_apis.get(Key(config.metadata.namespace, owner.name))
+        return (api.controller_key,) if api else ()
 
     def _controllers_of_pod(self, pod: Pod) -> Iterable[Key]:
         name = pod.metadata.labels.get(metadata.APP_INSTANCE, "")

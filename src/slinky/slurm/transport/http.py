@@ -66,13 +66,17 @@ class HttpTransport:
         url: str,
         *,
         tls: ssl.SSLContext | None = None,
+        tls_name: str | None = None,
         connections: int = CONNECTIONS,
         observe: Callable[[RequestRecord], None] | None = None,
     ) -> None:
-        """`url` is `http://host:port`, `https://host:port` or `unix:/path/to/socket`."""
+        """`url` is `http://host:port`, `https://host:port` or `unix:/path/to/socket`.
+
+        The certificate of the server must be for `tls_name`, by default for the host of the URL.
+        """
         self._socket = url.removeprefix("unix:") if url.startswith("unix:") else None
         self.base = "http://slurmrestd" if self._socket else url.rstrip("/")
-        self._tls = tls
+        self._tls, self._tls_name = tls, tls_name
         self._connections = connections
         self._observe = observe
         self._session: aiohttp.ClientSession | None = None
@@ -134,8 +138,9 @@ class HttpTransport:
         all_headers = dict(headers)
         if body is not None:
             all_headers["Content-Type"] = "application/json"
-        session = self._open_session()
-        async with session.request(method, url, headers=all_headers, data=body, allow_redirects=False) as response:
+        async with self._open_session().request(
+            method, url, headers=all_headers, data=body, allow_redirects=False, server_hostname=self._tls_name
+        ) as response:
             # One growing buffer needs half the peak memory of a list of chunks that is joined at the end.
             received = bytearray()
             async for chunk in response.content.iter_any():
