@@ -3,7 +3,8 @@
 
 Code that waits, measures a duration or writes a timestamp takes a `Clock`. Processes pass `SystemClock`; tests pass
 `ManualClock` and advance it by hours. Durations use the monotonic time, so a change of the wall clock never shortens or
-lengthens a wait.
+lengthens a wait. Deadlines that are written into objects need the wall clock; a jump of it counts only after a while,
+so that a wrong time of minutes ends no job.
 """
 
 import asyncio
@@ -13,6 +14,15 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+from slinky.observe.log import Log
+
+log = Log("slinky.observe.clock")
+
+#: A larger difference between two looks at the wall clock is a jump; corrections of NTP are smaller.
+JUMP_SECONDS = 30.0
+#: Seconds for which a new time must hold until it counts.
+SETTLE_SECONDS = 600.0
 
 
 class Timer(Protocol):
@@ -39,15 +49,40 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of the machine and the timers of the running event loop."""
+    """The clock of the machine and the timers of the running event loop.
+
+    The wall clock is followed while it advances with the monotonic time, small corrections included. After a jump,
+    `now` goes on from the time before it, until the new time has held for `SETTLE_SECONDS`. Meanwhile a log line names
+    the jump, and an administrator can correct the clock.
+    """
+
+    def __init__(
+        self, wall_time: Callable[[], float] = time.time, monotonic_time: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wall_time, self._monotonic_time = wall_time, monotonic_time
+        self._offset = wall_time() - monotonic_time()
+        self._jumped_at: float | None = None
 
     def monotonic(self) -> float:
         """Seconds that never decrease."""
-        return time.monotonic()
+        return self._monotonic_time()
 
     def now(self) -> datetime:
-        """Wall-clock time in UTC."""
-        return datetime.now(UTC)
+        """Wall-clock time in UTC, without jumps of the last minutes."""
+        elapsed = self._monotonic_time()
+        offset = self._wall_time() - elapsed
+        if abs(offset - self._offset) <= JUMP_SECONDS:
+            self._offset, self._jumped_at = offset, None
+        elif self._jumped_at is None:
+            self._jumped_at = elapsed
+            log.warning(
+                "the clock of the machine has jumped; the time before the jump goes on for a while",
+                seconds=round(offset - self._offset),
+                settle_seconds=SETTLE_SECONDS,
+            )
+        elif elapsed - self._jumped_at >= SETTLE_SECONDS:
+            self._offset, self._jumped_at = offset, None
+        return datetime.fromtimestamp(elapsed + self._offset, UTC)
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
         """Run `callback` on the running event loop after `seconds`."""
