@@ -97,6 +97,7 @@ lock: ## Pin every dependency with hashes
 	$(BIN)/uv pip compile -q pyproject.toml --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -o requirements/runtime.txt
 	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -c requirements/runtime.txt -o requirements/dev.txt
 	$(BIN)/uv pip compile -q pyproject.toml --extra docs --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -c requirements/dev.txt -o requirements/docs.txt
+	echo 'atheris>=3' | $(BIN)/uv pip compile -q - --generate-hashes --universal --no-annotate --no-emit-index-url --custom-compile-command 'make lock' -o requirements/fuzz.txt
 
 generate: setup ## Write what is generated: definitions, value schemas, API reference
 	$(BIN)/python -m charts.generate
@@ -117,6 +118,15 @@ docs: setup $(DOCS) ## The documentation as a site in build/docs/site: searchabl
 $(DOCS): requirements/docs.txt | setup
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@rm -f $(VENV)/.docs-* && touch $@
+
+.PHONY: fuzz
+FUZZ_SECONDS ?= 60
+fuzz: setup ## A minute of coverage-guided fuzzing for each parser (half an hour); FUZZ_SECONDS sets another time
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	@set -e; mkdir -p build/fuzz; $(BIN)/python -m tests.fuzz --list | while read -r target; do \
+		echo "==> $$target"; \
+		$(BIN)/python -m tests.fuzz "$$target" -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -timeout=20 -verbosity=0 -artifact_prefix=build/fuzz/ </dev/null; \
+	done
 
 .PHONY: hostile
 hostile: setup ## Ten minutes of hostile objects, requests and answers against all running processes
