@@ -165,6 +165,7 @@ BLOCKS: Mapping[str, Treatment] = {
     "docs/operator/slurm-upgrades.md#upgrades-of-slurm": Shown("the second object exists only with accounting"),
     "docs/operator/slurm-upgrades.md#the-backup-of-the-database": Merge("Accounting"),
     "docs/operator/storage.md#volumes-of-workers": Merge("NodeSet"),
+    "docs/operator/tls.md#tls-to-slurmrestd": Apply(),
     "docs/operator/updates.md#updates-and-rollbacks-of-workers": CoveredBy(
         "tests/e2e/operator/test_worker_lifecycle.py::test_an_update_to_a_bad_image_halts_and_a_rollback_repairs_it"
     ),
