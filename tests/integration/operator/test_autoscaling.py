@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The autoscaler on a real API server and a real slurmctld, with simulated workers that have devices."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.operator.stage import SlurmStage, slurm_stage
+from tests.support.job_requests import external_job
+from tests.support.waiting import eventually
+
+from slinky.api.names import metadata
+from slinky.api.nodeset import NODE_SETS, NodeSet
+from slinky.kube import Key
+from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
+from slinky.slurm import number
+
+pytestmark = pytest.mark.lab
+
+#: gres.conf of the lab has devices for hosts with such names.
+PREFIX = "k90"
+SETTINGS = "CPUs=2 RealMemory=1000 Features=ext Gres=gpu:h100:8"
+POLICY = {"maxReplicas": 3, "scaleIn": {"idleFor": "1s"}}
+
+
+@pytest.fixture
+async def stage(plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path) -> AsyncIterator[SlurmStage]:
+    """A NodeSet without workers that follows the queue."""
+    async with slurm_stage(plane, own_slurm, tmp_path) as stage:
+        stage.prefix = PREFIX
+        # Slurm starts gangs only on nodes of its topology.
+        stage.shape |= {"Gres": "gpu:h100:8", "Topology": "default:leaf2"}
+        yield stage
+        own_slurm.exec("scancel", "--user=slurm")
+
+
+async def apply(stage: SlurmStage, image: str = "v1", **policy: Any) -> None:
+    """Apply the NodeSet without a number of workers, as the chart does."""
+    spec = {
+        "controllerRef": {"name": "slurm"},
+        "slurmd": {"image": image},
+        "template": {"spec": {"hostname": stage.prefix}},
+        "extraConf": SETTINGS,
+        "autoscaling": {**POLICY, **policy},
+    }
+    await stage.apply(NODE_SETS, "gpu", spec=spec)
+
+
+async def node_set(stage: SlurmStage) -> NodeSet:
+    return await stage.client.get(NODE_SETS, Key(stage.namespace, "gpu"))
+
+
+async def wait_pods(stage: SlurmStage, count: int) -> None:
+    async def exist() -> bool:
+        return len(await stage.pods()) == count
+
+    await eventually(exist, f"{count} workers")
+
+
+async def submit(stage: SlurmStage, **fields: object) -> int:
+    return (await stage.slurm.submit(external_job(**fields))).job_id
+
+
+async def wait_running(stage: SlurmStage, job: int) -> None:
+    async def runs() -> bool:
+        return (await stage.slurm.job(job)).state.running
+
+    await eventually(runs, f"start of job {job}")
+
+
+async def test_workers_come_with_jobs_and_go_without(stage: SlurmStage) -> None:
+    await apply(stage)
+    await wait_pods(stage, 0)
+    # A single job with devices.
+    job = await submit(stage, tres_per_node="gres/gpu:h100:8")
+    await wait_running(stage, job)
+    assert len(await stage.pods()) == 1
+
+    async def is_protected() -> bool:
+        annotations = next(iter((await stage.pods()).values())).metadata.annotations
+        return (annotations.get(metadata.DO_NOT_DISRUPT), annotations.get(metadata.SAFE_TO_EVICT)) == ("true", "false")
+
+    await eventually(is_protected, "the annotations for node autoscalers")
+    # A gang of two beside it, which needs whole workers: none of it starts on the first one.
+    gang = await submit(stage, tasks=4, minimum_nodes=2, maximum_nodes=2, memory_per_node=number(900))
+    await wait_running(stage, gang)
+    assert len(await stage.pods()) == 3
+    for item in (job, gang):
+        await stage.slurm.cancel(item)
+    await wait_pods(stage, 0)
+    status = (await node_set(stage)).status.autoscaling
+    assert status is not None
+    assert {(item.after > item.before, item.reason) for item in status.decisions} == {
+        (True, "PendingJobs"),
+        (False, "IdleWorkers"),
+    }
+    assert stage.undrained_deletions == []
