@@ -147,9 +147,11 @@ def site(session_labs: SessionLabs, tmp_path_factory: pytest.TempPathFactory) ->
 def _remove_images(lab: Lab, node: str) -> None:
     """Leave only the image that holds namespaces, so that everything else is pulled."""
     machine = lab.node_machine(node)
-    names = machine.run(["ctr", "-n", "k8s.io", "images", "ls", "-q"]).stdout.split()
-    unwanted = [name for name in names if name != reference("pause") and not name.startswith("sha256:")]
-    machine.run(["ctr", "-n", "k8s.io", "images", "rm", "--sync", *unwanted])
+    rows = [line.split() for line in machine.run(["ctr", "-n", "k8s.io", "images", "ls"]).stdout.splitlines()[1:]]
+    kept = {row[2] for row in rows if row[0] == reference("pause")}
+    # An image also has the name of its digest; while one name is left, its layers stay.
+    unwanted = [row[0] for row in rows if row[2] not in kept]
+    machine.run(["ctr", "-n", "k8s.io", "images", "rm", "--sync", *unwanted], timeout=300)
 
 
 PUSH = documented(INSTALL, "make images")
