@@ -131,7 +131,7 @@ def parse_integer(text: str, low: int, high: int) -> int | None:
     `int` alone is not enough: it accepts the digits of every script, underscores and blanks, and it raises an error for
     text of more than 4,300 digits.
     """
-    digits = text.removeprefix("-").removeprefix("+") if text[:1] in {"-", "+"} else text
+    digits = text[1:] if text[:1] in {"-", "+"} else text
     if not (digits.isascii() and digits.isdigit() and len(text) <= DIGITS_MAX):
         return None
     value = int(text)
