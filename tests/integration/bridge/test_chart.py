@@ -98,6 +98,7 @@ PATHS = {
     "ConfigMap": ("v1", "configmaps", True),
     "Secret": ("v1", "secrets", True),
     "Service": ("v1", "services", True),
+    "Pod": ("v1", "pods", True),
     "Deployment": ("apps/v1", "deployments", True),
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets", True),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies", True),
