@@ -148,8 +148,10 @@ async def _peek(connection: socket.socket) -> bytes:
 async def _open_streams(connection: socket.socket, context: ssl.SSLContext | None) -> Streams:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=CHUNK)
-    transport, protocol = await loop.connect_accepted_socket(
-        lambda: asyncio.StreamReaderProtocol(reader),
+    # uvloop returns its own protocol for a TLS connection, which cannot wait for the peer to read.
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.connect_accepted_socket(
+        lambda: protocol,
         connection.dup(),  # the transport closes its descriptor, the caller the other one
         ssl=context,
     )
@@ -166,6 +168,9 @@ async def _relay(client: Streams, server: Streams) -> None:
             if requests.exception() is None:
                 server[1].write_eof()
             await asyncio.wait({answers}, timeout=HALF_CLOSED_SECONDS)
+        for task in (answers, requests):
+            if task.done():
+                task.result()
     finally:
         for task in (answers, requests):
             task.cancel()

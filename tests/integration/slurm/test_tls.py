@@ -107,6 +107,19 @@ async def secured(slurm: LabSlurm, tmp_path: Path) -> AsyncIterator[SecuredSlurm
         secured.end()
 
 
+async def test_long_answers_arrive_whole(secured: SecuredSlurmrestd, slurm: LabSlurm) -> None:
+    """Longer than what slurmrestd, the proxy and the sockets hold at once."""
+    names = set(slurm.add_external_nodes(400, prefix="long"))
+    try:
+        async with secured.client(TlsTrust(secured.ca).context) as client:
+            for _ in range(5):
+                listing = await client.nodes()
+                assert listing is not None
+                assert {host.name for host in listing.items} >= names
+    finally:
+        await asyncio.to_thread(slurm.remove_nodes, "long[001-400]")
+
+
 async def test_no_call_fails_while_authority_and_certificate_are_replaced(
     secured: SecuredSlurmrestd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
