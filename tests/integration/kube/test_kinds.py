@@ -249,6 +249,7 @@ class JumpingClock(SystemClock):
     """A wall clock that jumps by days."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._dice = random.Random(2)  # noqa: S311
 
     def now(self) -> datetime:
