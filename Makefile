@@ -9,14 +9,12 @@ PARALLEL  := -n 3 --dist loadfile --no-loadscope-reorder
 DURATIONS := --durations=25 --durations-min=1
 # A unit test that takes a minute hangs; the limit of the other tests is in pyproject.toml, as is the coverage floor.
 UNIT      := -n 2 --timeout=60 --cov --cov-report=
-# It waits for a state of Slurm that does not come in every run, so it has a target of its own.
-PROMETHEUS := tests/integration/exporter/test_prometheus.py
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 DOCS   := $(VENV)/.docs-$(shell sha256sum < requirements/docs.txt | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: prometheus-test help setup demo demo-down check test lint types unit integration chart e2e e2e-vm e2e-failure e2e-jobs upgrade-test lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit docs
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm e2e-failure e2e-jobs upgrade-test lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit docs
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,7 +34,7 @@ demo: setup ## A real Kubernetes and a real Slurm with work in them
 demo-down: setup ## Remove every trace of the demo
 	@$(BIN)/slinky lab down --name demo
 
-check: lint types unit ## Style, types and unit tests, under two minutes
+check: lint types unit ## Style, types and unit tests
 
 lint: setup ## Style, spelling, import layers
 	$(BIN)/ruff check .
@@ -47,7 +45,7 @@ lint: setup ## Style, spelling, import layers
 types: setup ## mypy, strict
 	$(BIN)/mypy
 
-unit: setup ## Pure tests with the coverage floor, under 30 seconds on two idle cores
+unit: setup ## Pure tests with the coverage floor
 	$(BIN)/pytest $(UNIT) tests/unit
 
 integration: setup ## Tests on a real API server and a real Slurm
@@ -89,11 +87,7 @@ chart: setup ## Tests of the charts with the real helm
 
 test: check ## Set up everything and run every check; ends with the slowest tests
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart --ignore=$(PROMETHEUS)
-
-prometheus-test: setup ## Every panel and alert on a real Prometheus that scrapes a real cluster
-	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(DURATIONS) $(PROMETHEUS)
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .

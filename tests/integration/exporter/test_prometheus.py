@@ -7,7 +7,7 @@ The exporter, a bridge and an operator run as in a cluster; only their polling i
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -197,11 +197,26 @@ async def use_slurm(site: Site) -> None:
 
 
 async def change_node(site: Site, node: str, state: str, metric: str, count: int) -> None:
-    """Take a node out of service and bring it back; Prometheus has seen both."""
-    site.slurm.exec("scontrol", "update", f"nodename={node}", f"state={state}", "reason=test")
-    await site.prometheus.wait_values(OUT_OF_SERVICE[state], 1)
-    site.slurm.exec("scontrol", "update", f"nodename={node}", "state=resume")
+    """Take a node out of service and bring it back; Prometheus has seen both.
+
+    With ReturnToService=2 a node that is down returns when its slurmd registers, at any time: only one without a
+    slurmd stays down until Prometheus has scraped it.
+    """
+    with without_slurmd(site.slurm, node) if state == "down" else contextlib.nullcontext():
+        site.slurm.exec("scontrol", "update", f"nodename={node}", f"state={state}", "reason=test")
+        await site.prometheus.wait_values(OUT_OF_SERVICE[state], 1)
+    if state != "down":
+        site.slurm.exec("scontrol", "update", f"nodename={node}", "state=resume")
     await site.prometheus.wait_values(f"sum({metric})", count)
+
+
+@contextlib.contextmanager
+def without_slurmd(slurm: LabSlurm, node: str) -> Iterator[None]:
+    slurm.stop(f"slurmd-{node}")
+    try:
+        yield
+    finally:
+        slurm.start(f"slurmd-{node}")
 
 
 async def use_bridge(site: Site) -> None:
