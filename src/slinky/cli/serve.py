@@ -17,7 +17,7 @@ from slinky.bridge import config as bridge_config
 from slinky.bridge.admission import server as bridge_webhook
 from slinky.cli.compat_flags import CompatFlags
 from slinky.cli.output import explained
-from slinky.cli.serving import Health, Level, Metrics, Secure, parse_address, serve_process
+from slinky.cli.serving import Health, Level, Metrics, Secure, flag_address, serve_process
 from slinky.cli.settings_flags import build_settings, with_settings
 from slinky.exporter import app as exporter_app
 from slinky.exporter.settings import ExporterSettings
@@ -57,7 +57,7 @@ def operator(
     """Run Slurm clusters on Kubernetes."""
     settings = build_settings(OperatorSettings, fields)
     servers = (health_addr, metrics_addr)
-    more = [profile_server(*parse_address(profile_addr, "--profile-addr"))] if profile else []
+    more = [profile_server(*flag_address(profile_addr, "--profile-addr"))] if profile else []
     serve_process(
         lambda health: operator_app.main(settings, health), log_level, *servers, secure=metrics_secure, more=more
     )
@@ -90,7 +90,7 @@ def webhook(
     ] = 0,
 ) -> None:
     """Validate and default the operator's kinds when they are created or changed."""
-    address = parse_address(server_addr, "--server-addr")
+    address = flag_address(server_addr, "--server-addr")
     settings = webhook_server.WebhookSettings(
         namespace=namespace,
         service=service,

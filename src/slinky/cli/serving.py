@@ -8,7 +8,7 @@ import typer
 
 from slinky.kube.metrics_auth import metrics_server
 from slinky.observe import log
-from slinky.observe.process import Address, Main, ServerFactory, run_process
+from slinky.observe.process import Address, Main, ServerFactory, parse_address, run_process
 
 Health = Annotated[str, typer.Option("--health-addr", help="Address of /healthz and /readyz, as HOST:PORT.")]
 Metrics = Annotated[
@@ -26,7 +26,7 @@ def serve_process(
 ) -> None:
     """Run a process with its health and metrics endpoints; exits with its code."""
     flags = {"--health-addr": health, "--metrics-addr": metrics}
-    addresses = {flag: parse_address(address, flag) for flag, address in flags.items() if address != "0"}
+    addresses = {flag: flag_address(address, flag) for flag, address in flags.items() if address != "0"}
     secure_address = addresses.pop("--metrics-addr", None) if secure else None
     if secure_address is not None and secure_address in addresses.values():
         raise typer.BadParameter("secure metrics need a port of their own", param_hint="--metrics-addr")
@@ -37,9 +37,9 @@ def serve_process(
     raise typer.Exit(run_process(main, addresses.values(), servers))
 
 
-def parse_address(text: str, flag: str) -> Address:
-    """Read HOST:PORT or :PORT. Raises `BadParameter`."""
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT or :PORT", param_hint=flag)
-    return host or "0.0.0.0", int(port)  # noqa: S104 - the kubelet and Prometheus connect from outside the pod
+def flag_address(text: str, flag: str) -> Address:
+    """Read the address of a flag. Raises `BadParameter`."""
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=flag) from error

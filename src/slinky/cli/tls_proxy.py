@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from slinky.api.names.wellknown import SLURMRESTD_LOOPBACK_PORT
-from slinky.cli.serving import Health, Level, Metrics, parse_address, serve_process
+from slinky.cli.serving import Health, Level, Metrics, flag_address, serve_process
 from slinky.kube.certificates import CERTIFICATE, PRIVATE_KEY
 from slinky.tlsproxy.app import TlsProxySettings, main
 
@@ -29,11 +29,11 @@ def tls_proxy(
     log_level: Level = "info",
 ) -> None:
     """Terminate TLS in front of slurmrestd."""
-    host, port = parse_address(server_addr, "--server-addr")
+    host, port = flag_address(server_addr, "--server-addr")
     settings = TlsProxySettings(
         host=host,
         port=port,
-        upstream=parse_address(upstream, "--upstream"),
+        upstream=flag_address(upstream, "--upstream"),
         certificate=certificates / CERTIFICATE,
         key=certificates / PRIVATE_KEY,
         required=required,

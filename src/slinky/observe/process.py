@@ -34,6 +34,14 @@ class ExplainedError(Exception):
     """An error whose message is complete for a person: it ends the process without a traceback in the log."""
 
 
+def parse_address(text: str) -> Address:
+    """Read HOST:PORT or :PORT; without a host every interface is meant. Raises `ValueError`."""
+    host, colon, port = text.rpartition(":")
+    if not (colon and port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535):
+        raise ValueError(f"{text!r} is not HOST:PORT or :PORT")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 -- the kubelet and Prometheus connect from outside
+
+
 def run_process(
     main: Main, addresses: Iterable[Address] = (DEFAULT_ADDRESS,), servers: Iterable[ServerFactory] = ()
 ) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from slinky.kube import connect
 from slinky.kube.tls import server_context
 from slinky.observe import Clock, ExplainedError, Log, SystemClock
+from slinky.observe.process import parse_address
 from slinky.slurm import Mirror, SlurmClient
 from slinky.web.cluster_feed import ClusterFeed
 from slinky.web.login import LoginRules
@@ -28,7 +29,10 @@ class WebError(ExplainedError):
 
 async def main(settings: WebSettings, client: SlurmClient, mirror: Mirror) -> None:
     """Serve the page until cancelled. `mirror` is kept up to date by the caller."""
-    host, port = split_address(settings.web_addr)
+    try:
+        host, port = parse_address(settings.web_addr)
+    except ValueError as error:
+        raise WebError(f"--web-addr: {error}") from error
     if problem := find_problem(settings, host):
         raise WebError(problem)
     clock, rules = SystemClock(), LoginRules.of(settings)
@@ -42,14 +46,6 @@ async def main(settings: WebSettings, client: SlurmClient, mirror: Mirror) -> No
         bound = await stack.enter_async_context(serve_page(PageServer(feed, rules, tokens), host, port, tls))
         log.info("the page is served", address=f"{'https' if tls else 'http'}://{host}:{bound}/")
         await feed.run()
-
-
-def split_address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; a missing host is every interface. Raises `WebError`."""
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and int(port) <= 65535):
-        raise WebError(f"--web-addr {text!r} is not HOST:PORT")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 -- asked for explicitly
 
 
 def _certificate(settings: WebSettings, clock: Clock, tasks: asyncio.TaskGroup) -> ssl.SSLContext | None:
