@@ -9,14 +9,14 @@ import dataclasses
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 
 import aiohttp
 from msgspec import structs
 
 from bench.forecast import cluster
-from slinky.insight.forecast import forecast
+from slinky.insight.forecast import StartRange, forecast
 from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.observe import SystemClock
 from slinky.slurm import Mirror, SlurmClient
@@ -51,13 +51,15 @@ async def _measure() -> int:
     return 0 if slowest <= FIRST_BYTE_LIMIT and share <= LIVE_LIMIT else 1
 
 
-def _data(snapshot: QueueSnapshot, ranges: object, serial: int) -> PageData:
+def _data(snapshot: QueueSnapshot, ranges: Mapping[int, StartRange], serial: int) -> PageData:
     """New data without anything that was computed for the data before."""
     fresh = dataclasses.replace(snapshot)
-    return PageData(snapshot=fresh, whole=fresh, ranges=ranges, cluster="bench", serial=serial)  # type: ignore[arg-type]
+    return PageData(snapshot=fresh, whole=fresh, ranges=ranges, cluster="bench", serial=serial)
 
 
-async def _first_byte(feed: ClusterFeed, snapshot: QueueSnapshot, ranges: object, port: int, address: str) -> float:
+async def _first_byte(
+    feed: ClusterFeed, snapshot: QueueSnapshot, ranges: Mapping[int, StartRange], port: int, address: str
+) -> float:
     """The smallest CPU time of three requests for a page whose data was never shown, in seconds."""
     times = []
     for serial in range(3):
@@ -82,11 +84,12 @@ def _request(port: int, address: str, sender: Connection) -> None:
     sender.send(asyncio.run(read()))
 
 
-async def _live_share(feed: ClusterFeed, snapshot: QueueSnapshot, ranges: object, port: int) -> float:
+async def _live_share(feed: ClusterFeed, snapshot: QueueSnapshot, ranges: Mapping[int, StartRange], port: int) -> float:
     """The share of a core that the server takes while pages are open and jobs change."""
-    process = multiprocessing.get_context("spawn").Process(target=_watch, args=(port,), daemon=True)
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("spawn").Process(target=_watch, args=(port, sender), daemon=True)
     process.start()
-    await asyncio.sleep(5)
+    await asyncio.to_thread(receiver.recv)
     changing = _changes(snapshot)
     begin, cpu = time.monotonic(), time.process_time()
     while time.monotonic() - begin < SECONDS:
@@ -114,11 +117,17 @@ def _changes(snapshot: QueueSnapshot) -> Iterator[QueueSnapshot]:
         yield dataclasses.replace(snapshot, jobs=tuple(jobs))
 
 
-def _watch(port: int) -> None:
-    """Keep pages open: a fifth each of five addresses."""
+def _watch(port: int, sender: Connection) -> None:
+    """Keep pages open, a fifth each of five addresses; send their number when each has its first bytes."""
+    opened = 0
 
     async def watch(session: aiohttp.ClientSession, address: str) -> None:
+        nonlocal opened
         async with session.get("/live", params={"address": address}) as response:
+            await response.content.readany()
+            opened += 1
+            if opened == PAGES:
+                sender.send(opened)
             async for _ in response.content.iter_any():
                 pass
 

@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,18 @@ def program() -> str:
     """The helm command that the lab prepares."""
     inventory = ArtifactInventory.of()
     return str(inventory.store.require(inventory.artifacts["helm"]) / "helm")
+
+
+def images(value: Any) -> Iterator[str]:
+    """The image of every container in objects, or in a part of one."""
+    if isinstance(value, dict):
+        if isinstance(value.get("image"), str):
+            yield value["image"]
+        for inner in value.values():
+            yield from images(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from images(inner)
 
 
 class Refused(Exception):  # noqa: N818

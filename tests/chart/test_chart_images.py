@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the images of each chart come from, and what happens without a registry."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
-from tests.chart.helm import Helm, Refused, one
+from tests.chart.helm import Helm, Refused, images, one
 
 from slinky import __version__
 from slinky.lab.prepare.inventory import SLURM
@@ -34,17 +33,6 @@ PUBLIC_TAG = "26.05-ubuntu26.04"
 def unset(helm: Helm) -> Helm:
     """Helm without a registry."""
     return Helm(helm.command, helm.home, registry="")
-
-
-def images(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("image"), str):
-            yield value["image"]
-        for inner in value.values():
-            yield from images(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from images(inner)
 
 
 @pytest.mark.parametrize("chart", EVERYTHING)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from tests.chart.helm import Helm, Objects, Refused, one
+from tests.chart.helm import Helm, Objects, Refused, images, one
 from tests.integration.api.conftest import Kubectl
 from tests.support.waiting import eventually
 
@@ -25,17 +25,6 @@ from slinky.webhook.server import WebhookSettings, serving
 Install = Callable[[Objects], None]
 
 CERT_MANAGER = {"certManager": {"enabled": True}}
-
-
-def images(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("image"), str):
-            yield value["image"]
-        for inner in value.values():
-            yield from images(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from images(inner)
 
 
 @pytest.fixture

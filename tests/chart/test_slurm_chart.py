@@ -360,7 +360,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"controller": {"external": True}}, "controller.externalConfig.host is required"),
     ({"exporter": {"enabled": True, "image": "ghcr.io/slinkyproject/slurm-exporter:1"}}, "does not contain slinky"),
     ({"global": {"digests": {"slurmd": "sha256:1"}}}, "/global/digests/slurmd"),
-    ({"exporter": {"enabled": True, "web": {"enabled": True, "tokenReview": False}}}, "nobody could log in"),
+    ({"exporter": {"enabled": True, "web": {"enabled": True, "tokenReview": False}}}, "no login is possible"),
     ({"exporter": {"web": {"addr": ":1"}}}, "/exporter/web"),
     ({"global": {"tag": "a b"}}, "/global/tag"),
 ]
