@@ -75,7 +75,7 @@ ARROWS: tuple[tuple[tuple[int, int], ...], ...] = (
 
 
 def draw_architecture() -> str:
-    """The processes, and who talks to whom."""
+    """The processes and their connections."""
     drawing = Drawing(900, 552, "Operator and bridge talk to the API server and to slurmrestd")
     drawing.text(16, 28, "Processes and their connections", "strong")
     drawing.text(884, 28, "green: slinky", "small", "end")

@@ -67,5 +67,5 @@ def find_problem(settings: WebSettings, host: str) -> str:
     if settings.insecure_loopback and not is_loopback(host):
         return f"--insecure-loopback needs an address of the loopback interface, and {host!r} is not one"
     if not (settings.insecure_loopback or settings.token_review or settings.proxy_addresses):
-        return "nobody could log in: set --token-review, --proxy-addresses, or --insecure-loopback"
+        return "no login is possible: set --token-review, --proxy-addresses, or --insecure-loopback"
     return ""

@@ -68,7 +68,7 @@ def test_a_foreign_name_that_resolves_to_loopback_is_refused(host: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "host", "problem"),
     [
-        (WebSettings(), "127.0.0.1", "nobody could log in"),
+        (WebSettings(), "127.0.0.1", "no login is possible"),
         (WebSettings(insecure_loopback=True), "192.0.2.1", "needs an address of the loopback"),
         (WebSettings(insecure_loopback=True), "10.0.0.1", "needs an address of the loopback"),
         (WebSettings(proxy_addresses=("10.0.0.0/33",)), "192.0.2.1", "--proxy-addresses"),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comments on jobs that wait for workers which do not come: who sees a job also sees why it waits. Pure.
+"""The comments on jobs that wait for workers which do not come: the job itself says why it waits. Pure.
 
-The comment is Slurm's `AdminComment`, which `scontrol show job` and `squeue -O admin_comment` print. A comment of
-somebody else is never replaced.
+The comment is Slurm's `AdminComment`, which `scontrol show job` and `squeue -O admin_comment` print. A comment
+that does not come from the autoscaler is never replaced.
 """
 
 from collections.abc import Iterable, Mapping
