@@ -86,7 +86,8 @@ async def test_workers_come_with_jobs_and_go_without(stage: SlurmStage) -> None:
     # A gang of two beside it, which needs whole workers: none of it starts on the first one.
     gang = await submit(stage, tasks=4, minimum_nodes=2, maximum_nodes=2, memory_per_node=number(900))
     await wait_running(stage, gang)
-    assert len(await stage.pods()) >= 3
+    assert len(await stage.pods()) == 3
+    assert (await node_set(stage)).spec.replicas == 3
     for item in (job, gang):
         await stage.slurm.cancel(item)
     await wait_pods(stage, 0)

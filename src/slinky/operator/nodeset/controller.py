@@ -126,8 +126,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         if controller.outage_phase.drains and node_set.autoscaling:
             text = f"the outage of Controller {controller.metadata.name} is in progress; the number of workers stays"
             return AutoscalerResult(node_set, condition=ConditionState(False, "Outage", text))
-        workers = self._snapshot(node_set, "").workers if node_set.autoscaling else ()
-        return await self.autoscaler.scale(node_set, workers, partial(self.record_event, node_set))
+        return await self.autoscaler.scale(node_set, partial(self.record_event, node_set))
 
     async def _choose_image(self, node_set: NodeSet, controller: Controller) -> tuple[NodeSet, ImageChoice]:
         """Return the NodeSet with the image that its workers may have: the present one while slurmctld is older."""

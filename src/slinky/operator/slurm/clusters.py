@@ -166,6 +166,11 @@ class Clusters:
             return None
         return connection.pending.snapshot(self._clock.now().timestamp())
 
+    def jobs_follow_hosts(self, key: Key) -> bool:
+        """Return whether jobs were read after the last change of a host."""
+        connection = self._connections.get(key)
+        return connection is not None and connection.mirror.jobs_follow_nodes
+
     def expect_removal(self, key: Key, hosts: tuple[str, ...]) -> None:
         """Announce that this operator removes hosts, so that their absence does not look like lost data."""
         if connection := self._connections.get(key):

@@ -101,7 +101,8 @@ class Mirror:
         self._counters: ActivityCounters | None = None
         self._list_times: dict[Source, int] = {}
         self._poll = {source: PollState() for source in Source}
-        self._changed_at = self._counted_at = float("-inf")
+        self._changed_at = self._counted_at = self._nodes_changed_at = float("-inf")
+        self._jobs_complete = False  # whether the last read of jobs left nothing for the next one
         # slurmctld counts a request before it carries it out: one read of nodes after the count is not enough.
         self._read_nodes_again = False
         self._listeners: dict[object, Listener] = {}
@@ -122,6 +123,11 @@ class Mirror:
     def diag_age(self) -> float:
         """Seconds since the statistics were read."""
         return self._clock() - self._poll[Source.STATISTICS].success_started_at
+
+    @property
+    def jobs_follow_nodes(self) -> bool:
+        """Whether all jobs were read after the last change of a node: a job that started there is not pending here."""
+        return self._jobs_complete and self._poll[Source.JOBS].success_started_at >= self._nodes_changed_at
 
     def lookup_job(self, job_id: int | str, sluid: str = "", *, within: float = FRESH_SECONDS) -> JobLookup:
         """What is known of a job. Pass the SLUID if you have it, since slurmctld reuses ids after a crash."""
@@ -298,7 +304,8 @@ class Mirror:
             case Source.STATISTICS:
                 await self._fetch_statistics()
             case Source.JOBS:
-                if not await self._tracker.read():
+                self._jobs_complete = await self._tracker.read()
+                if not self._jobs_complete:
                     self._request(source, Urgency.NOW)
             case Source.NODES:
                 nodes = await self._client.nodes(since=self._list_times.get(source))
@@ -392,6 +399,7 @@ class Mirror:
         for key, before, after in changes:
             self._notify(Change(kind, key, before, after))
         if changes and kind is ObjectKind.NODE:
+            self._nodes_changed_at = self._clock()
             self._request(Source.JOBS, Urgency.NOW)  # a job may have started or ended on the node
         if table.unconfirmed_loss is None:
             self._list_times[source] = listing.at

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from slinky.slurm import Change, Diag, Host, Listing, Mirror, ObjectKind, PollingIntervals, SlurmClient, number
+from slinky.slurm.mirror.polling import Source
 from slinky.slurm.model.statistics import RpcCount
 
 
@@ -61,3 +62,21 @@ async def test_a_restart_of_slurmctld_that_no_request_noticed_is_reported() -> N
             ctld.started_at = 2
             async with asyncio.timeout(5):
                 assert await feed.next() == Change(ObjectKind.MIRROR, "", 1, None)
+
+
+async def test_jobs_follow_nodes_once_they_are_read_after_the_last_change_of_a_node() -> None:
+    ctld, now = FakeSlurmctld(), [0.0]
+    mirror = Mirror(cast(SlurmClient, cast(Any, ctld)), clock=lambda: now[0])
+    assert not mirror.jobs_follow_nodes
+    follows = []
+    for source in (Source.NODES, Source.JOBS, Source.NODES, Source.JOBS):
+        now[0] += 1
+        await mirror._read_source(source)
+        follows.append(mirror.jobs_follow_nodes)
+    # The first list of nodes is a change, the second one is none.
+    assert follows == [False, True, True, True]
+    ctld.counted, ctld.before = 1, 0
+    for source, expected in ((Source.NODES, False), (Source.JOBS, True)):
+        now[0] += 1
+        await mirror._read_source(source)
+        assert mirror.jobs_follow_nodes is expected

@@ -1,46 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets replicas of NodeSets with autoscaling; decides nothing itself.
-
-The demand of a cluster is computed for all of its NodeSets together, at most once in `DEMAND_AGE` seconds, from what
-the mirror has read anyway. The result is an absolute number per NodeSet, so two reconciles do not add workers twice.
-"""
+"""Sets replicas of NodeSets with autoscaling; decides nothing itself."""
 
 import contextlib
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus
 from slinky.api.fields.conditions import DEGRADED
 from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS, NodeSet
-from slinky.insight.demand import compute_demand
 from slinky.kube.types import Key, ObjectMeta, View
 from slinky.observe import Log
-from slinky.operator.framework import references
 from slinky.operator.framework.conditions import ConditionState, previous_state
 from slinky.operator.framework.context import Context
 from slinky.operator.metrics import AUTOSCALINGS, SLURM_WRITES, WORKERS_NOT_GRANTED, WORKERS_WANTED, WRITES
 from slinky.operator.nodeset.autoscaling import pools
+from slinky.operator.nodeset.autoscaling.cluster_demand import ClusterDemand, ClusterDemands
 from slinky.operator.nodeset.autoscaling.decision import (
     PoolDemand,
     ScalingDecision,
     ScalingReason,
+    WorkerCounts,
     decide,
     next_status,
+    verified_reduction,
     with_retry,
     workers_not_granted,
 )
 from slinky.operator.nodeset.autoscaling.job_comments import comment_changes
-from slinky.operator.nodeset.autoscaling.policy import duration
-from slinky.operator.nodeset.workers import Worker, build_worker
+from slinky.operator.nodeset.workers import Worker
 from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import JobRequest, SlurmError
 
 log = Log("slinky.operator.nodeset.autoscaling")
 
-#: Seconds for which the demand of a cluster is not computed again.
-DEMAND_AGE = 1.0
+#: Seconds until the next decision while the demand waits for jobs to be read.
+HELD_SECONDS = 1.0
 #: Field managers of autoscalers that write replicas by the scale subresource.
 AUTOSCALERS = {
     "kube-controller-manager": "a HorizontalPodAutoscaler",
@@ -76,15 +72,13 @@ class ManagedFields(View, frozen=True):
     fields_v1: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies an empty default
 
 
-class _ClusterDemand(NamedTuple):
-    """The demand of each NodeSet with the replicas that it had, and when it was computed; None if Slurm is unknown.
+class _Observation(NamedTuple):
+    """The workers of a NodeSet and what pending jobs need of it, at one moment."""
 
-    `comments` are to be written on jobs.
-    """
-
-    computed_at: float
-    by_node_set: dict[Key, tuple[int, PoolDemand]] | None
-    comments: dict[int, str] = {}  # noqa: RUF012 - never changed
+    workers: list[Worker]
+    counts: WorkerCounts
+    demand: PoolDemand | None
+    now: datetime
 
 
 class Autoscaler:
@@ -93,39 +87,63 @@ class Autoscaler:
     def __init__(self, context: Context, clusters: Clusters) -> None:
         self.context = context
         self.clusters = clusters
-        self._demands: dict[Key, _ClusterDemand] = {}
+        self.demands = ClusterDemands(context, clusters)
         self._comments: dict[Key, dict[int, str]] = {}  # on pending jobs, by cluster
+        self._commented_at: dict[Key, float] = {}  # when the demand was computed from which comments were written
 
-    async def scale(
-        self, node_set: NodeSet, workers: tuple[Worker, ...], record_event: RecordEvent
-    ) -> AutoscalerResult:
+    async def scale(self, node_set: NodeSet, record_event: RecordEvent) -> AutoscalerResult:
         """Decide how many workers a NodeSet should have, and set the number."""
-        self._follow(node_set.controller_key)
+        controller = node_set.controller_key
+        self._follow(controller)
         policy = node_set.autoscaling
         if policy is None:
             condition = ConditionState(False, "Off") if node_set.status.autoscaling else None
             return AutoscalerResult(node_set, node_set.status.autoscaling, condition)
-        now = self.context.clock.now()
         status = with_retry(
             node_set.status.autoscaling or AutoscalingStatus(),
             node_set.metadata.annotations.get(metadata.RETRY_GROWTH, ""),
         )
-        degraded = previous_state(node_set.status.conditions, DEGRADED)
-        counts = pools.worker_counts(node_set, workers, now, degraded.message if degraded.value else "")
-        demand = self._demand(node_set)
-        await self._write_comments(node_set.controller_key)
+        demand = self.demands.latest(controller)
+        await self._write_comments(controller, demand)
         other = await self._other_writer(node_set, status, record_event) if policy.mode == "Active" else ""
-        decision = decide(policy, counts, demand, status, now, other_writer=other)
-        hosts = [worker.host for worker in pools.counted_workers(workers) if worker.host is not None]
-        impossible = demand.impossible if demand else status.impossible_jobs
+        seen = self._observe(node_set, demand)
+        decision = decide(policy, seen.counts, seen.demand, status, seen.now, other_writer=other)
+        if policy.mode == "Active" and decision.replicas < node_set.spec.replicas:
+            seen, decision = await self._verify(policy, node_set, status)
+        hosts = [worker.host for worker in pools.counted_workers(seen.workers) if worker.host is not None]
+        impossible = seen.demand.impossible if seen.demand else status.impossible_jobs
         after = next_status(
-            policy, status, counts, decision, now, impossible=impossible, learned=pools.learn_worker(hosts)
+            policy, status, seen.counts, decision, seen.now, impossible=impossible, learned=pools.learn_worker(hosts)
         )
-        lacking = 0 if demand is None else workers_not_granted(counts, demand, decision)
-        self._publish(node_set.key, None if demand is None else decision.replicas, lacking)
+        lacking = 0 if seen.demand is None else workers_not_granted(seen.counts, seen.demand, decision)
+        self._publish(node_set.key, None if seen.demand is None else decision.replicas, lacking)
         if policy.mode == "Active" and decision.replicas != node_set.spec.replicas:
             node_set = await self._write(node_set, decision, record_event)
-        return AutoscalerResult(node_set, after, _condition(policy, decision), decision.recheck_seconds)
+        recheck = decision.recheck_seconds
+        if self.demands.is_held(controller):
+            recheck = min(recheck or HELD_SECONDS, HELD_SECONDS)
+        return AutoscalerResult(node_set, after, _condition(policy, decision), recheck)
+
+    async def _verify(
+        self, policy: Autoscaling, node_set: NodeSet, status: AutoscalingStatus
+    ) -> tuple[_Observation, ScalingDecision]:
+        """Decide on fewer workers again with hosts that are read after the jobs.
+
+        A job that has left the queue by now is on a host by then; one that starts meanwhile is still in the old queue.
+        """
+        controller, queue = node_set.controller_key, self.clusters.queue(node_set.controller_key)
+        responded = await self.clusters.refresh(controller)
+        earlier = self._observe(node_set, self.demands.with_queue(controller, queue if responded else None))
+        later = self._observe(node_set, self.demands.compute(controller)) if responded else earlier
+        decisions = [decide(policy, seen.counts, seen.demand, status, seen.now) for seen in (earlier, later)]
+        return later, verified_reduction(node_set.spec.replicas, *decisions)
+
+    def _observe(self, node_set: NodeSet, demand: ClusterDemand) -> _Observation:
+        now, slurm = self.context.clock.now(), self.clusters.snapshot(node_set.controller_key)
+        workers = self.demands.workers(node_set, slurm)
+        degraded = previous_state(node_set.status.conditions, DEGRADED)
+        counts = pools.worker_counts(node_set, workers, now, degraded.message if degraded.value else "")
+        return _Observation(workers, counts, demand.of(node_set), now)
 
     def forget(self, key: Key) -> None:
         """Discard what is remembered of a NodeSet that no longer exists."""
@@ -143,10 +161,9 @@ class Autoscaler:
 
     def _follow(self, controller: Key) -> None:
         """Have the mirror read pending jobs while a NodeSet of the cluster needs them."""
-        self.clusters.follow_pending_jobs(controller, any(item.autoscaling for item in self._node_sets(controller)))
-
-    def _node_sets(self, controller: Key) -> Iterable[NodeSet]:
-        return self.context.node_sets.by(references.CONTROLLER, str(controller))
+        self.clusters.follow_pending_jobs(
+            controller, any(item.autoscaling for item in self.demands.node_sets(controller))
+        )
 
     async def _write(self, node_set: NodeSet, decision: ScalingDecision, record_event: RecordEvent) -> NodeSet:
         before = node_set.spec.replicas
@@ -164,69 +181,23 @@ class Autoscaler:
         record_event(reason, f"replicas {before} -> {decision.replicas}: {decision.message}", warning=failed)
         return written
 
-    # --- demand
-
-    def _demand(self, node_set: NodeSet) -> PoolDemand | None:
-        """What pending jobs need of this NodeSet; None while Slurm is unknown."""
-        controller, now = node_set.controller_key, self.context.clock.monotonic()
-        known = self._demands.get(controller)
-        if known is None or now - known.computed_at > DEMAND_AGE:
-            known = self._demands[controller] = self._compute(controller)
-        if known.by_node_set is None:
-            return None
-        base, demand = known.by_node_set.get(node_set.key, (node_set.spec.replicas, PoolDemand()))
-        # The NodeSet may have grown since the demand was computed.
-        return replace(demand, new_workers=max(0, base + demand.new_workers - node_set.spec.replicas))
-
-    def _compute(self, controller: Key) -> _ClusterDemand:
-        slurm, queue = self.clusters.snapshot(controller), self.clusters.queue(controller)
-        computed_at = self.context.clock.monotonic()
-        if not slurm.trusted or queue is None:
-            return _ClusterDemand(computed_at, None)
-        now, node_sets = self.context.clock.now(), list(self._node_sets(controller))
-        nodes = {node.metadata.name: node for node in self.context.nodes}
-        built, used = [], set()
-        for node_set in node_sets:
-            pods = self.context.pods.by("owner", node_set.metadata.uid)
-            workers = [build_worker(node_set, pod, nodes.get(pod.spec.node_name), slurm, now) for pod in pods]
-            used |= {worker.hostname for worker in workers}
-            built.append(pools.build_pool(node_set, workers, queue.partitions, now))
-        built += pools.other_pools(host for name, host in slurm.hosts.items() if name not in used)
-        lead = max((duration(policy.begin_ahead) for item in node_sets if (policy := item.autoscaling)), default=0.0)
-        pending = queue.demands(lead)
-        demand = compute_demand(pending, built, now.timestamp())
-        impossible = pools.impossible_jobs(pending, demand, built)
-        waiting = [job for job, _ in queue.jobs]
-        written = self._comments.get(controller, {})
-        self._comments[controller] = {job.job_id: written[job.job_id] for job in waiting if job.job_id in written}
-        comments = comment_changes(waiting, demand.paused, self._comments[controller])
-        by_node_set = {
-            node_set.key: (
-                node_set.spec.replicas,
-                PoolDemand(
-                    demand.new_workers.get(node_set.metadata.name, 0),
-                    demand.claimed_idle.get(node_set.metadata.name, 0),
-                    demand.jobs.get(node_set.metadata.name, 0),
-                    impossible.get(node_set.metadata.name, ()),
-                ),
-            )
-            for node_set in node_sets
-        }
-        return _ClusterDemand(computed_at, by_node_set, comments)
-
-    async def _write_comments(self, controller: Key) -> None:
+    async def _write_comments(self, controller: Key, demand: ClusterDemand) -> None:
         """Say on jobs why the workers that they wait for do not come. A job may end meanwhile; the others count."""
-        client, known = self.clusters.client(controller), self._demands[controller]
-        if client is None or not known.comments:
+        client = self.clusters.client(controller)
+        if client is None or self._commented_at.get(controller) == demand.computed_at:
             return
-        self._demands[controller] = known._replace(comments={})
-        for job, text in known.comments.items():
+        self._commented_at[controller] = demand.computed_at
+        written = self._comments.get(controller, {})
+        if demand.by_node_set is not None:
+            written = {job.job_id: written[job.job_id] for job in demand.jobs if job.job_id in written}
+        self._comments[controller] = written
+        for job, text in comment_changes(demand.jobs, demand.paused, written).items():
             SLURM_WRITES.labels("comment").inc()
             try:
                 await client.update_job(job, JobRequest(admin_comment=text))
             except SlurmError as error:
                 log.info("a job does not take the comment about missing workers", job=job, error=error)
-            self._comments.setdefault(controller, {})[job] = text
+            written[job] = text
 
     # --- other writers
 

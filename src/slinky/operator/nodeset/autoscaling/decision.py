@@ -115,6 +115,19 @@ def decide(
     return _growth(situation) or _shrinkage(situation)
 
 
+def verified_reduction(replicas: int, earlier: ScalingDecision, later: ScalingDecision) -> ScalingDecision:
+    """The decision on fewer workers after Slurm was read again: that of the later jobs, if the earlier jobs agree.
+
+    Earlier jobs may still have a job that has started on the workers meanwhile; then the number stays.
+    """
+    if later.replicas >= replicas:
+        return later
+    if earlier.replicas >= replicas:
+        text = "a job starts on workers that were idle; the number of workers stays as it is"
+        return ScalingDecision(replicas, ScalingReason.STEADY, text, 1.0)
+    return max(earlier, later, key=lambda decision: decision.replicas)
+
+
 def workers_not_granted(workers: WorkerCounts, demand: PoolDemand, decision: ScalingDecision) -> int:
     """How many workers pending jobs need beyond those that a decision adds: maximum, budget or back-off refuse them."""
     return max(0, demand.new_workers - max(0, decision.replicas - workers.replicas))
@@ -164,7 +177,9 @@ def _growth(situation: _Situation) -> ScalingDecision | None:
     if target <= replicas:
         return None
     if replicas < limits.min_replicas:
-        return ScalingDecision(target, ScalingReason.MINIMUM, f"the minimum is {limits.min_replicas} workers")
+        return ScalingDecision(
+            target, ScalingReason.MINIMUM, f"the minimum is {counted(limits.min_replicas, 'worker')}"
+        )
     reason, text = _growth_reason(demand, warm)
     if delay := _delay(situation, text):
         return delay
@@ -177,18 +192,19 @@ def _growth(situation: _Situation) -> ScalingDecision | None:
 def _growth_reason(demand: PoolDemand, warm: int) -> tuple[ScalingReason, str]:
     if demand.new_workers:
         job = f", first of all job {demand.job}" if demand.job else ""
-        return ScalingReason.PENDING_JOBS, f"pending jobs need {demand.new_workers} more workers{job}"
-    return ScalingReason.WARM_POOL, f"the warm pool lacks {warm} idle workers"
+        return ScalingReason.PENDING_JOBS, f"pending jobs need {counted(demand.new_workers, 'more worker')}{job}"
+    return ScalingReason.WARM_POOL, f"the warm pool lacks {counted(warm, 'idle worker')}"
 
 
 def _delay(situation: _Situation, text: str) -> ScalingDecision | None:
     """Why the NodeSet must not grow yet; None if it may."""
     policy, status, now = situation.policy, situation.status, situation.now
     if 0 < (wait := unix_seconds(status.retry_time) - now.timestamp()) <= MAX_RETRY_SECONDS:
-        text = f"new workers have not come {status.failures} times in a row; the next attempt is at {status.retry_time}"
+        failures = counted(status.failures, "time")
+        text = f"new workers have not come {failures} in a row; the next attempt is at {status.retry_time}"
         return situation.keep(ScalingReason.RETRY_LATER, text, wait)
     if budget_used_up(policy, status, situation.workers.replicas, now):
-        text = f"the budget of {policy.worker_hours_per_day} worker hours per day is used up"
+        text = f"the budget of {counted(policy.worker_hours_per_day or 0, 'worker hour')} per day is used up"
         return situation.keep(ScalingReason.BUDGET_USED_UP, text, next_day_seconds(time_zone(policy.time_zone), now))
     if (wait := situation.left(policy.scale_out.cooldown, status.last_scale_out_time)) > 0:
         text = f"{text}; the NodeSet grows again {policy.scale_out.cooldown} after its last increase"
@@ -216,8 +232,11 @@ def _shrinkage(situation: _Situation) -> ScalingDecision:
         text = f"workers are idle; the NodeSet shrinks {scale_in.cooldown} after its last change at the earliest"
         return situation.keep(ScalingReason.COOLING_DOWN, text, wait)
     if excess:
-        return ScalingDecision(target, ScalingReason.MAXIMUM, f"the maximum is {limits.max_replicas} workers", 1.0)
-    text = f"{replicas - target} workers have been idle for {scale_in.idle_for}, and no pending job needs them"
+        text = f"the maximum is {counted(limits.max_replicas, 'worker')}"
+        return ScalingDecision(target, ScalingReason.MAXIMUM, text, 1.0)
+    removed = replicas - target
+    idle = f"{counted(removed, 'worker')} {'has' if removed == 1 else 'have'} been idle for {scale_in.idle_for}"
+    text = f"{idle}, and no pending job needs {'it' if removed == 1 else 'them'}"
     return ScalingDecision(target, ScalingReason.IDLE, text, 1.0)
 
 

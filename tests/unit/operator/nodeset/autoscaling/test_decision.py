@@ -324,3 +324,13 @@ def test_a_decision_without_demand_does_not_flap(situation: tuple[WorkerCounts, 
 def test_workers_that_a_decision_does_not_add_are_not_granted(needed: int, replicas: int, expected: int) -> None:
     decision = ScalingDecision(replicas, ScalingReason.MAXIMUM, "")
     assert workers_not_granted(WorkerCounts(2), PoolDemand(needed), decision) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 worker has been idle for 5m, and no pending job needs it"), (2, "2 workers have been")]
+)
+def test_a_decision_speaks_of_one_worker_in_the_singular(count: int, words: str) -> None:
+    idle = decide(policy(), WorkerCounts(2, idle_seconds=(IDLE,) * count), PoolDemand(), AutoscalingStatus(), NOW)
+    assert idle.message.startswith(words)
+    grown = decide(policy(), WorkerCounts(2), PoolDemand(count, job=7), AutoscalingStatus(), NOW)
+    assert f"need {count} more worker{'s' if count > 1 else ''}, first of all job 7" in grown.message
