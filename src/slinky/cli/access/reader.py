@@ -2,7 +2,7 @@
 """Reads one snapshot of a cluster from slurmrestd.
 
 Jobs and nodes are required. Everything else is optional: what cannot be read is named in the snapshot, so that an
-explanation can say what it does not know.
+explanation can say what it does not know. A reader that reads again asks slurmctld only for what has changed.
 """
 
 import asyncio
@@ -12,17 +12,54 @@ from typing import Any
 
 from slinky.insight.plain_text import plain
 from slinky.insight.queue_snapshot import QueueSnapshot
-from slinky.slurm import SlurmClient, SlurmError
+from slinky.slurm import Host, Job, SlurmClient, SlurmError
 from slinky.slurm.model.results import Conf, Listing
 
 #: Seconds of accounting history from which a forecast learns how much of their limits jobs use.
 HISTORY_SECONDS = 86400
+#: Seconds after which a snapshot is read again although neither jobs nor nodes have changed.
+REFRESH_SECONDS = 30
+
+
+class SnapshotReader:
+    """Reads a cluster repeatedly. While nothing changes, each read costs two short answers of slurmctld."""
+
+    def __init__(self, client: SlurmClient, *, clock: Callable[[], float] = time.time) -> None:
+        self._client = client
+        self._clock = clock
+        self._jobs: Listing[Job] | None = None
+        self._hosts: Listing[Host] | None = None
+        self._last: QueueSnapshot | None = None
+
+    async def hosts(self) -> tuple[Host, ...]:
+        """Every node; the same object as before if none has changed. Raises `SlurmError`."""
+        changed = await self._client.nodes(since=self._hosts.at if self._hosts else None)
+        self._hosts = changed or self._hosts
+        return self._hosts.items if self._hosts else ()
+
+    async def snapshot(self, *, accounting: bool = True, history: bool = False) -> QueueSnapshot:
+        """The cluster now; the same object as before if nothing has changed. Raises `SlurmError`."""
+        jobs, hosts = await asyncio.gather(self._read_jobs(), self.hosts())
+        last, now = self._last, self._clock()
+        if last and last.jobs is jobs and last.hosts is hosts and now - last.now < REFRESH_SECONDS:
+            return last
+        rest = await _read_rest(self._client, now, accounting=accounting, history=history)
+        self._last = QueueSnapshot(now=now, jobs=jobs, hosts=hosts, **rest)
+        return self._last
+
+    async def _read_jobs(self) -> tuple[Job, ...]:
+        changed = await self._client.jobs(since=self._jobs.at if self._jobs else None)
+        self._jobs = changed or self._jobs
+        return self._jobs.items if self._jobs else ()
 
 
 async def read_snapshot(client: SlurmClient, *, accounting: bool = True, history: bool = False) -> QueueSnapshot:
     """The cluster as slurmrestd reports it now. Raises `SlurmError` if jobs or nodes cannot be read."""
-    jobs, hosts = await asyncio.gather(client.jobs(), client.nodes())
-    begin = int(time.time()) - HISTORY_SECONDS
+    return await SnapshotReader(client).snapshot(accounting=accounting, history=history)
+
+
+async def _read_rest(client: SlurmClient, now: float, *, accounting: bool, history: bool) -> dict[str, Any]:
+    begin = int(now) - HISTORY_SECONDS
     reads: dict[str, Callable[[], Awaitable[Any]]] = {
         "partitions": client.partitions,
         "reservations": client.reservations,
@@ -48,9 +85,7 @@ async def read_snapshot(client: SlurmClient, *, accounting: bool = True, history
             raise result
         else:
             fields[name] = _items(result)
-    return QueueSnapshot(
-        now=time.time(), jobs=_items(jobs), hosts=_items(hosts), unknown=tuple(_merged(unknown)), **fields
-    )
+    return fields | {"unknown": tuple(_merged(unknown))}
 
 
 #: Words for what could not be read.

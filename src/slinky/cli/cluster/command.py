@@ -97,8 +97,11 @@ def cluster_apps(*commands: Callable[..., None]) -> typer.Typer:
     return app
 
 
-def run_command(work: Coroutine[Any, Any, None]) -> None:
-    """Run a command; every expected error becomes one sentence on standard error and an exit code."""
+def run_command(work: Coroutine[Any, Any, None], *, endless: bool = False) -> None:
+    """Run a command; every expected error becomes one sentence on standard error and an exit code.
+
+    For a command that runs until it is interrupted (`endless`), Ctrl-C is success.
+    """
     # Imported here: only a verb that talks to a cluster needs the libraries.
     import asyncio  # noqa: PLC0415
 
@@ -125,7 +128,8 @@ def run_command(work: Coroutine[Any, Any, None]) -> None:
         status, words = next((status, words) for kind, status, words in statuses if isinstance(error, kind))
         fail(f"{words}: {error}", status)
     except KeyboardInterrupt:
-        fail("interrupted", ExitStatus(1))
+        if not endless:
+            fail("interrupted", ExitStatus.FAILED)
 
 
 def fail(message: str, status: ExitStatus) -> None:

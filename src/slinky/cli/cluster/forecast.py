@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slinky forecast`: when pending jobs are expected to start, as ranges with their source."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from slinky.cli.access.connection import open_cluster
-from slinky.cli.access.reader import read_snapshot
+from slinky.cli.access.connection import ConnectedCluster
+from slinky.cli.access.reader import SnapshotReader
 from slinky.cli.access.targets import find_job
-from slinky.cli.cluster.command import ClusterOptions, cluster_app, run_command
-from slinky.cli.cluster.output import Output, OutputFormat, print_document, print_rows
+from slinky.cli.cluster.command import ClusterOptions, cluster_app
+from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
+from slinky.cli.cluster.watch import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
 from slinky.insight.forecast import forecast as compute_forecast
+from slinky.insight.queue_snapshot import QueueSnapshot
 
 COLUMNS = ("JOBID", "NAME", "USER", "PARTITION", "EXPECTED START", "NODES")
 
@@ -19,6 +22,8 @@ def forecast(
     options: ClusterOptions,
     jobs: Annotated[list[str] | None, typer.Argument(help="Jobs; by default every pending job.")] = None,
     output: Output = OutputFormat.TEXT,
+    watch: Watch = False,
+    interval: Interval = INTERVAL_SECONDS,
 ) -> None:
     """Say when pending jobs are expected to start.
 
@@ -26,12 +31,15 @@ def forecast(
     of the backfill scheduler. The late end assumes that every job uses its whole time limit, the early end that jobs
     end as earlier jobs did. Later submissions, limits of accounts and preemption are not considered.
     """
-    run_command(_forecast(options, jobs or [], output))
+    view = ClusterView(_read, partial(_render, jobs=jobs or [], output=output))
+    run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _forecast(options: ClusterOptions, jobs: list[str], output: OutputFormat) -> None:
-    async with open_cluster(options) as cluster:
-        snapshot = await read_snapshot(cluster.client, accounting=False, history=True)
+async def _read(_: ConnectedCluster, reader: SnapshotReader) -> QueueSnapshot:
+    return await reader.snapshot(accounting=False, history=True)
+
+
+def _render(snapshot: QueueSnapshot, jobs: list[str], output: OutputFormat) -> str:
     wanted = [find_job(name.removeprefix("job/"), snapshot).job_id for name in jobs]
     ranges = compute_forecast(snapshot)
     shown = [snapshot.jobs_by_id[number] for number in wanted or ranges]
@@ -57,12 +65,10 @@ async def _forecast(options: ClusterOptions, jobs: list[str], output: OutputForm
             }
         )
     if output in (OutputFormat.JSON, OutputFormat.YAML):
-        print_document(documents, output)
-    elif output is OutputFormat.NAME:
-        for job in shown:
-            typer.echo(f"job/{job.job_id}")
-    else:
-        print_rows(COLUMNS if output is OutputFormat.WIDE else COLUMNS[:-1], rows, OutputFormat.WIDE)
+        return format_document(documents, output)
+    if output is OutputFormat.NAME:
+        return "\n".join(f"job/{job.job_id}" for job in shown)
+    return format_rows(COLUMNS if output is OutputFormat.WIDE else COLUMNS[:-1], rows, OutputFormat.WIDE)
 
 
 app = cluster_app(forecast)

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slinky nodes`: nodes with what is free on them, and who drained them and why."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from slinky.cli.access.connection import open_cluster
-from slinky.cli.cluster.command import ClusterOptions, cluster_app, not_found, run_command
-from slinky.cli.cluster.output import Output, OutputFormat, print_document, print_rows
+from slinky.cli.access.connection import ConnectedCluster
+from slinky.cli.access.reader import SnapshotReader
+from slinky.cli.cluster.command import ClusterOptions, cluster_app, not_found
+from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
+from slinky.cli.cluster.watch import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
 from slinky.insight.job_requirements import capacity, free
 from slinky.insight.plain_text import megabytes
 from slinky.insight.queue_snapshot import host_names
+from slinky.slurm import Host
 from slinky.slurm.hostlist import natural_sort_key
 
 COLUMNS = ("NODE", "STATE", "CPUS", "MEMORY", "GRES", "PARTITIONS", "REASON")
@@ -27,15 +31,23 @@ def nodes(
         str, typer.Option("--states", "-t", help="Only nodes with one of these states, such as idle,drain.")
     ] = "",
     output: Output = OutputFormat.TEXT,
+    watch: Watch = False,
+    interval: Interval = INTERVAL_SECONDS,
 ) -> None:
     """List nodes: free and total CPUs, memory and devices, and who drained them and why."""
-    run_command(_nodes(options, names or [], (partition, states), output))
+    view = ClusterView(_read, partial(render_nodes, names=names or [], filters=(partition, states), output=output))
+    run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _nodes(options: ClusterOptions, names: list[str], filters: tuple[str, str], output: OutputFormat) -> None:
-    async with open_cluster(options) as cluster:
-        listing = await cluster.client.nodes()
-    hosts = {host.name: host for host in (listing.items if listing else ())}
+async def _read(_: ConnectedCluster, reader: SnapshotReader) -> tuple[Host, ...]:
+    return await reader.hosts()
+
+
+def render_nodes(
+    known: tuple[Host, ...], names: list[str], filters: tuple[str, str], output: OutputFormat = OutputFormat.TEXT
+) -> str:
+    """The nodes with these names, partitions and states. Raises `CommandError` for an unknown name."""
+    hosts = {host.name: host for host in known}
     wanted = {name for text in names for name in host_names(text)}
     for name in sorted(wanted):
         if name not in hosts:
@@ -50,14 +62,11 @@ async def _nodes(options: ClusterOptions, names: list[str], filters: tuple[str, 
         and (not words or words & set(host.state.words))
     ]
     if output is OutputFormat.NAME:
-        for host in shown:
-            typer.echo(f"node/{host.name}")
-        return
+        return "\n".join(f"node/{host.name}" for host in shown)
     rows = [_row(host) for host in shown]
     if output in (OutputFormat.JSON, OutputFormat.YAML):
-        print_document(rows, output)
-    else:
-        print_rows(WIDE_COLUMNS if output is OutputFormat.WIDE else COLUMNS, rows, output)
+        return format_document(rows, output)
+    return format_rows(WIDE_COLUMNS if output is OutputFormat.WIDE else COLUMNS, rows, output)
 
 
 def _row(host: Any) -> dict[str, str]:

@@ -36,32 +36,40 @@ Output = Annotated[OutputFormat, typer.Option("-o", "--output", help="Output for
 
 
 def print_document(value: Any, output: OutputFormat) -> None:
-    """Print a value as JSON or YAML. JSON escapes every character that is not ASCII."""
-    if output is OutputFormat.JSON:
-        typer.echo(json.dumps(value, indent=2))
-        return
-    import yaml  # noqa: PLC0415 -- only for this format
-
-    typer.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=False), nl=False)
+    """Print a value as JSON or YAML."""
+    typer.echo(format_document(value, output))
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, str]], output: OutputFormat) -> None:
-    """Print a table with aligned columns; on a terminal the header is bold."""
+    """Print a table."""
+    typer.echo(format_rows(columns, rows, output))
+
+
+def format_document(value: Any, output: OutputFormat) -> str:
+    """A value as JSON or YAML, without control characters. JSON escapes every character that is not ASCII."""
+    if output is OutputFormat.JSON:
+        return json.dumps(value, indent=2)
+    import yaml  # noqa: PLC0415 -- only for this format
+
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=False)).removesuffix("\n")
+
+
+def format_rows(columns: Sequence[str], rows: Sequence[Mapping[str, str]], output: OutputFormat) -> str:
+    """A table with aligned columns; on a terminal the header is bold."""
     limit = WIDE_CELL_LIMIT if output is OutputFormat.WIDE else CELL_LIMIT
     cells = [[plain(row.get(column, ""), limit) for column in columns] for row in rows]
     widths = [max([len(column), *(len(row[index]) for row in cells)]) for index, column in enumerate(columns)]
     header = "  ".join(column.ljust(width) for column, width in zip(columns, widths, strict=True)).rstrip()
-    typer.echo(typer.style(header, bold=True) if use_colors() else header)
-    for row in cells:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([typer.style(header, bold=True) if use_colors() else header, *lines])
 
 
-def print_paragraph(text: str) -> None:
-    """Print a paragraph, wrapped to the width of a terminal."""
+def format_paragraph(text: str) -> str:
+    """A paragraph, wrapped to the width of a terminal."""
     if sys.stdout.isatty():
         width = min(shutil.get_terminal_size().columns, 100)
-        text = textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
-    typer.echo(text)
+        return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
+    return text
 
 
 def use_colors() -> bool:

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slinky queue`: jobs as squeue lists them, with the expected start of those that wait."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from slinky.cli.access.connection import open_cluster
-from slinky.cli.access.reader import read_snapshot
-from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, run_command
-from slinky.cli.cluster.output import Output, OutputFormat, print_document, print_rows
+from slinky.cli.access.connection import ConnectedCluster
+from slinky.cli.access.reader import SnapshotReader
+from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app
+from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
+from slinky.cli.cluster.watch import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
 from slinky.insight.forecast import forecast
 from slinky.insight.job_requirements import pending_tasks, requirements
 from slinky.insight.plain_text import duration
+from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.slurm.model.states import JOB_BASES, JOB_FLAGS
 from slinky.slurm.tokens import read_claims
 
@@ -32,16 +35,27 @@ def queue(
         str, typer.Option("--states", "-t", help="Only jobs in these states, such as PD,R; `all` shows ended jobs too.")
     ] = "",
     output: Output = OutputFormat.TEXT,
+    watch: Watch = False,
+    interval: Interval = INTERVAL_SECONDS,
 ) -> None:
     """List jobs in the order of the queue, with the expected start of those that wait."""
-    run_command(_queue(options, (me, user, partition, states), output))
+    filters = (me, user, partition, states)
+    parse_states(states)
+    view = ClusterView(partial(_read, me=me), partial(render_queue, filters=filters, output=output))
+    run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _queue(options: ClusterOptions, filters: tuple[bool, str, str, str], output: OutputFormat) -> None:
+async def _read(cluster: ConnectedCluster, reader: SnapshotReader, *, me: bool) -> tuple[QueueSnapshot, str]:
+    snapshot = await reader.snapshot(accounting=False)
+    return snapshot, read_claims(cluster.client.session.tokens.token()).user if me else ""
+
+
+def render_queue(
+    data: tuple[QueueSnapshot, str], filters: tuple[bool, str, str, str], output: OutputFormat = OutputFormat.TEXT
+) -> str:
+    """The jobs of a snapshot. `data` also names the token's user, `filters` are the flags of the command."""
     me, user, partition, states = filters
-    async with open_cluster(options) as cluster:
-        snapshot = await read_snapshot(cluster.client, accounting=False)
-        own = read_claims(cluster.client.session.tokens.token()).user if me else ""
+    snapshot, own = data
     users = {own} if me else set(filter(None, user.split(",")))
     partitions = set(filter(None, partition.split(",")))
     wanted = parse_states(states)
@@ -56,14 +70,11 @@ async def _queue(options: ClusterOptions, filters: tuple[bool, str, str, str], o
     ]
     jobs.sort(key=lambda job: (job.job_id not in order, order.get(job.job_id, 0), job.job_id))
     if output is OutputFormat.NAME:
-        for job in jobs:
-            typer.echo(f"job/{job.job_id}")
-        return
+        return "\n".join(f"job/{job.job_id}" for job in jobs)
     rows = [_row(job, ranges.get(job.job_id), snapshot.now) for job in jobs]
     if output in (OutputFormat.JSON, OutputFormat.YAML):
-        print_document(rows, output)
-    else:
-        print_rows(WIDE_COLUMNS if output is OutputFormat.WIDE else COLUMNS, rows, output)
+        return format_document(rows, output)
+    return format_rows(WIDE_COLUMNS if output is OutputFormat.WIDE else COLUMNS, rows, output)
 
 
 def parse_states(text: str) -> set[str] | None:

@@ -2,37 +2,48 @@
 """`slinky status`: a Slurm cluster in ten lines."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
-import typer
-
-from slinky.cli.access.connection import open_cluster
-from slinky.cli.access.reader import read_snapshot
-from slinky.cli.cluster.command import ClusterOptions, cluster_app, run_command
-from slinky.cli.cluster.output import Output, OutputFormat, print_document
+from slinky.cli.access.connection import ConnectedCluster
+from slinky.cli.access.reader import SnapshotReader
+from slinky.cli.cluster.command import ClusterOptions, cluster_app
+from slinky.cli.cluster.output import Output, OutputFormat, format_document
+from slinky.cli.cluster.watch import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
 from slinky.insight.job_requirements import capacity, free, pending_tasks
 from slinky.insight.plain_text import plain
+from slinky.insight.queue_snapshot import QueueSnapshot
 
 
-def status(options: ClusterOptions, output: Output = OutputFormat.TEXT) -> None:
+def status(
+    options: ClusterOptions,
+    output: Output = OutputFormat.TEXT,
+    watch: Watch = False,
+    interval: Interval = INTERVAL_SECONDS,
+) -> None:
     """Summarize a Slurm cluster: slurmctld, jobs by state and reason, nodes by state, devices, who drained what."""
-    run_command(_status(options, output))
+    view = ClusterView(_read, partial(_render, output=output))
+    run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _status(options: ClusterOptions, output: OutputFormat) -> None:
-    async with open_cluster(options) as cluster:
-        snapshot = await read_snapshot(cluster.client, accounting=False)
-        server = cluster.client.session.server
-        facts = {"cluster": server.cluster, "slurm": server.release, "where": cluster.where, **_summary(snapshot)}
+async def _read(cluster: ConnectedCluster, reader: SnapshotReader) -> tuple[dict[str, str], QueueSnapshot]:
+    snapshot = await reader.snapshot(accounting=False)
+    server = cluster.client.session.server
+    return {"cluster": server.cluster, "slurm": server.release, "where": cluster.where}, snapshot
+
+
+def _render(data: tuple[dict[str, str], QueueSnapshot], output: OutputFormat) -> str:
+    server, snapshot = data
+    facts = {**server, **_summary(snapshot)}
     if output in (OutputFormat.JSON, OutputFormat.YAML):
-        print_document(facts, output)
-        return
+        return format_document(facts, output)
     if output is OutputFormat.NAME:
-        typer.echo(plain(str(facts["cluster"]), 80))
-        return
+        return plain(str(facts["cluster"]), 80)
+    lines = []
     for name, value in facts.items():
         text = ", ".join(f"{key} {count}" for key, count in value.items()) if isinstance(value, dict) else str(value)
-        typer.echo(f"{name + ':':<18}{plain(text, 400) or 'none'}")
+        lines.append(f"{name + ':':<18}{plain(text, 400) or 'none'}")
+    return "\n".join(lines)
 
 
 def _summary(snapshot: Any) -> dict[str, Any]:
