@@ -81,6 +81,11 @@ docs-test: setup ## Run the commands of the documentation on a real cluster, as 
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/docs
 
+.PHONY: readme-test
+readme-test: setup ## Follow the README in a fresh clone with an empty home folder and a cache of its own (ten minutes)
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest $(DURATIONS) tests/readme
+
 chart: setup ## Tests of the charts with the real helm
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(PARALLEL) tests/chart

@@ -58,16 +58,17 @@ class Shown:
 Treatment = Run | Apply | Merge | Values | BridgeConfig | CoveredBy | Shown
 
 _LIFECYCLE = "tests/e2e/lab/test_lab_lifecycle.py"
+_README = "tests/readme/test_readme.py"
 _CHARTS = "tests/e2e/operator/test_charts.py"
 _REGISTRY = CoveredBy("tests/e2e/registry/test_registry_install.py::test_the_documented_commands_lead_to_a_cluster")
 _HELLO = "kubectl apply -f examples/bridge/pod.yaml"
 
 BLOCKS: Mapping[str, Treatment] = {
-    "README.md#slinky": CoveredBy(f"{_LIFECYCLE}::test_the_demo_runs_real_work_and_leaves_no_trace"),
+    "README.md#slinky": CoveredBy(f"{_README}::test_the_demo_runs"),
     "README.md#a-slurm-cluster-on-your-kubernetes": Shown(
         "the same commands as docs/operator/install.md, which are run"
     ),
-    "README.md#a-lab-in-one-minute": CoveredBy(f"{_LIFECYCLE}::test_the_command_shows_the_lab_to_people_and_programs"),
+    "README.md#a-lab-in-one-minute": CoveredBy(f"{_README}::test_the_lab_of_one_minute_runs_beside_it"),
     "docs/alerts.md#alerts": Values(("slurm", "slurm-operator", "slurm-bridge")),
     "docs/bridge/annotations.md#job-options": Run(
         "kubectl apply -f examples/bridge/gang.yaml", "kubectl delete -f examples/bridge/gang.yaml"
