@@ -16,6 +16,7 @@ from slinky.operator.accounting.controller import AccountingReconciler
 from slinky.operator.controller.controller import ControllerReconciler
 from slinky.operator.framework.children import FIELD_MANAGER, SERVICE_MONITORS
 from slinky.operator.framework.context import Context
+from slinky.operator.framework.definition_skew import report_definition_skew
 from slinky.operator.keys.generation import KeyGenerator
 from slinky.operator.keys.jwt_rotation import JwtKeyRotation
 from slinky.operator.keys.slurm_rotation import SlurmKeyRotation
@@ -38,6 +39,7 @@ async def main(settings: OperatorSettings, health: Health | None = None) -> None
         runtime = Runtime(client, health=health)
         recorder = EventRecorder(client, "slurm-operator")
         runtime.add_service(recorder.run)
+        runtime.add_service(lambda: report_definition_skew(client))
         monitors = _service_monitor_kind(await discover(client))
         if not monitors:
             runtime.add_service(lambda: restart_on_new_kinds(client, _service_monitor_kind))

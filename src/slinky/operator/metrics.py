@@ -105,6 +105,12 @@ DRAIN_SECONDS = histogram(
     "cause",
     buckets=(1, 5, 15, 60, 300, 900, 3600, 14400, 86400),
 )
+DEFINITION_FIELDS = gauge(
+    "slinky_operator_definition_fields",
+    "Fields of a kind that only the operator (missing) or only the cluster (additional) knows.",
+    "kind",
+    "difference",
+)
 
 
 class DrainWait(NamedTuple):

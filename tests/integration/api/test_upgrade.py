@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that were stored under looser definitions stay readable and writable under ours."""
+"""Objects and definitions of other versions: objects stay readable and writable, differences are reported."""
 
+import asyncio
 import copy
 from typing import Any
 
@@ -8,9 +9,11 @@ from tests.integration.api.conftest import established
 from tests.integration.api.manifests import manifest
 from tests.support.waiting import eventually
 
-from slinky.api import CONTROLLERS, Controller, controller
+from slinky.api import CONTROLLERS, Controller, controller, crds
 from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Unreadable, Unstructured, connect
 from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.observe.metrics import REGISTRY
+from slinky.operator.framework.definition_skew import read_skew, report_definition_skew
 
 
 def loose() -> dict[str, Any]:
@@ -54,3 +57,40 @@ async def readable(client: KubeClient, key: Key) -> Controller:
             return None
 
     return await eventually(find, "a readable Controller")
+
+
+def differing_fields(kind: str) -> tuple[float | None, float | None]:
+    """The published numbers of fields that are missing and additional."""
+    name = "slinky_operator_definition_fields"
+    missing, additional = (
+        REGISTRY.get_sample_value(name, {"kind": kind, "difference": difference})
+        for difference in ("missing", "additional")
+    )
+    return missing, additional
+
+
+async def test_definitions_of_another_version_are_reported(own_plane: BarePlane) -> None:
+    definitions = {item["spec"]["names"]["kind"]: copy.deepcopy(item) for item in crds.DEFINITIONS}
+    for kind, change in (("Controller", None), ("NodeSet", {"type": "string"})):
+        schema = definitions[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        fields = schema["properties"]["spec"]["properties"]
+        if change is None:
+            del fields["inplaceReconfigure"]
+        else:
+            fields["future"] = change
+    async with connect(own_plane.kubeconfig) as client:
+        for manifest_of_kind in definitions.values():
+            await client.create(CUSTOM_RESOURCES, manifest_of_kind)
+
+        async def published() -> bool:
+            skews = await read_skew(client)
+            return [(skew.kind, skew.missing, skew.additional) for skew in skews] == [
+                ("Controller", ("spec.inplaceReconfigure",), ()),
+                ("NodeSet", (), ("spec.future",)),
+            ]
+
+        await eventually(published, "the published definitions")
+        report = asyncio.create_task(report_definition_skew(client))
+        await eventually(lambda: differing_fields("NodeSet") == (0, 1), "the metric of the difference")
+        assert (differing_fields("Controller"), differing_fields("Token")) == ((1, 0), (0, 0))
+        report.cancel()
