@@ -79,7 +79,6 @@ BRIDGE = chart(
     "schedulerConfig",
     "admission",
     "sharedConfig",
-    "completer",
     nameOverride=NAME,
     fullnameOverride=NAME,
     namespaceOverride=NAME,

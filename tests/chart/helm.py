@@ -86,6 +86,11 @@ class Helm:
         if done.returncode:
             raise Refused(done.stderr)
 
+    def remove(self, kubeconfig: Path, release: str, space: str) -> None:
+        """`helm uninstall` from a real cluster, whether the release exists or not."""
+        place = ("--kubeconfig", str(kubeconfig), "--namespace", space)
+        self._run("uninstall", release, "--no-hooks", "--ignore-not-found", *place)
+
     def lint(self, chart: str) -> str:
         """What `helm lint` says; empty when it is content."""
         done = self._run("lint", "--strict", str(CHARTS / chart), *self._global())

@@ -83,7 +83,7 @@ key: auth-token
   "leaseNamespace" (include "bridge.namespace" .) -}}
 {{- with .Values.sharedConfig.deviceProfiles -}}{{- $_ := set $own "deviceProfiles" . -}}{{- end -}}
 {{- if include "bridge.tls" . -}}{{- $_ := set $own "tlsFolder" "/run/slurm-tls" -}}{{- end -}}
-{{- if .Values.completer.enabled -}}{{- $_ := set $own "completerSocket" "/run/slurm-complete/socket" -}}{{- end -}}
+{{- if (.Values.completer).enabled -}}{{- $_ := set $own "completerSocket" "/run/slurm-complete/socket" -}}{{- end -}}
 {{- mergeOverwrite $own (deepCopy (default dict .Values.extraConfig)) | toYaml -}}
 {{- end -}}
 
@@ -197,4 +197,12 @@ minAvailable: {{ kindIs "invalid" .pdb.minAvailable | ternary 1 .pdb.minAvailabl
 - configMap: {name: {{ $shared.slurmCaConfigMap }}, optional: true}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The ports of the scheduler as JSON. `helm upgrade --reuse-values` has no defaults for values that the installed chart
+     did not have. */}}
+{{- define "bridge.ports" -}}
+{{- $part := .Values.scheduler -}}
+{{- $metrics := kindIs "invalid" $part.metricsPort | ternary 8080 $part.metricsPort -}}
+{{- dict "health" (int (default 8081 $part.healthPort)) "metrics" (int $metrics) | toJson -}}
 {{- end -}}
