@@ -155,7 +155,7 @@ charts: setup ## Package the charts with the digests that `make images` has writ
 release: setup ## Everything that a release publishes: VERSION=x.y.z (also URL, ARCHIVES=1)
 	$(BIN)/python -m release.kit --version '$(VERSION)' --images '$(IMAGES)' $(if $(URL),--url '$(URL)') $(if $(filter 1,$(ARCHIVES)),--archives)
 
-registry-test: setup ## The documented installation from a real registry, with TLS and a login (ten minutes)
+registry-test: setup ## The documented installation from a real registry, with TLS and a login (four minutes)
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/e2e/registry
 

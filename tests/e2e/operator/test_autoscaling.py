@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A NodeSet without workers that follows the queue: real jobs on real kubelets, from zero to two and back."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ def test_workers_come_with_jobs_and_go_without(site: OperatorSite) -> None:
         "a job with a feature": submit(site, "--constraint=fast"),
     }
     for name, job in jobs.items():
-        until(lambda job=job: is_completed(site, job), f"completion of {name}")  # type: ignore[misc]
+        until(partial(is_completed, site, job), f"completion of {name}")
     status = site.status("nodeset", "gpu")["autoscaling"]
     text = f"Job {impossible}: it needs 3 workers at the same time, more than the 2 that gpu may have"
     assert status["impossibleJobs"] == [text]

@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ PROJECTS = {
     "lws": WebhookController("config.lws.x-k8s.io/v1alpha1", 9444, 9082, "leaderworkerset.sigs.k8s.io/name"),
 }
 
+
+def _project_command(name: str, lab: Lab) -> list[str]:
+    return [
+        _program(lab, name),
+        f"--kubeconfig={lab.kubeconfig}",
+        f"--config={lab.plane.configs / f'{name}.yaml'}",
+        "--zap-devel=false",
+        "--zap-log-level=info",
+    ]
+
+
 SERVICES = {
     "coredns": AddonProcess(
         lambda lab: [_program(lab, "coredns"), "-conf", str(lab.plane.configs / "Corefile")],
@@ -74,16 +86,7 @@ SERVICES = {
         "http://127.0.0.1:9083/readyz",
     ),
     **{
-        name: AddonProcess(
-            lambda lab, name=name: [  # type: ignore[misc]
-                _program(lab, name),
-                f"--kubeconfig={lab.kubeconfig}",
-                f"--config={lab.plane.configs / f'{name}.yaml'}",
-                "--zap-devel=false",
-                "--zap-log-level=info",
-            ],
-            f"http://127.0.0.1:{project.health_port}/readyz",
-        )
+        name: AddonProcess(partial(_project_command, name), f"http://127.0.0.1:{project.health_port}/readyz")
         for name, project in PROJECTS.items()
     },
 }
