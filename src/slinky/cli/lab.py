@@ -223,7 +223,7 @@ def execute(
         target = lab.machine(machine)
         shares_files = target.name == "control"
         path = f"{_tools(lab)}:{PATH}" if shares_files else PATH
-        env = {"PATH": path, "HOME": "/root", "TERM": "xterm", "KUBECONFIG": str(lab.kubeconfig)}
+        env = {"PATH": path, "HOME": "/root", "TERM": "xterm", "KUBECONFIG": str(lab.kubeconfig), **lab.client_settings}
         argv = target.enter_command(command, Path.cwd() if shares_files else None, env)
         done = subprocess.run(argv, check=False)
     raise typer.Exit(done.returncode)
@@ -237,6 +237,7 @@ def shell(name: Name = "lab") -> None:
         own = Path(sys.executable).parent
         env = {
             **os.environ,
+            **lab.client_settings,
             "PATH": f"{_tools(lab)}:{own}:{os.environ.get('PATH', PATH)}",
             "KUBECONFIG": str(lab.kubeconfig),
             "SLINKY_LAB": lab.state.name,

@@ -6,6 +6,7 @@ A `Lab` can be found by name at any time, because it consists of its state file 
 """
 
 import logging
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -108,10 +109,16 @@ class Lab:
         """The Slurm machine, whether it runs yet or not."""
         return LabSlurm(Machine("slurm", self.folder / "slurm"), self.network.slurm, self.state.slurm_nodes)
 
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """Variables that keep the cache of kubectl and helm in the lab, so that it is removed with the lab."""
+        return {"KUBECACHEDIR": str(self.folder / "client-cache")}
+
     def kubectl(self, *argv: str, input: str | None = None, check: bool = True) -> str:
         """Run kubectl as administrator and return what it prints."""
         done = subprocess.run(
             [self.plane.binaries / "kubectl", f"--kubeconfig={self.kubeconfig}", *argv],
+            env={**os.environ, **self.client_settings},
             input=input,
             capture_output=True,
             text=True,

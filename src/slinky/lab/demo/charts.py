@@ -186,6 +186,7 @@ class LabCharts:
         """Run a helm command in a namespace and return its output."""
         home = self.lab.folder / "helm"
         settings = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+        settings |= self.lab.client_settings
         settings["HOME"] = str(home)  # otherwise helm caches the API in the current folder
         common = ["--namespace", space, "--kubeconfig", str(self.lab.kubeconfig), "--timeout=8m"]
         wait = [] if arguments[0] == "test" else ["--wait=legacy" if arguments[0] != "uninstall" else "--wait"]
