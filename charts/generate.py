@@ -26,6 +26,9 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 VERSION = re.compile(r"^((?:  )?version: ).*$", re.MULTILINE)
 APP_VERSION = re.compile(r"^(appVersion: ).*$", re.MULTILINE)
 
+#: The lines of the examples for GitOps tools that name the version of a chart.
+CHART_VERSION = re.compile(r"(targetRevision: |chart: slurm[a-z-]*, version: )[^,\n]+")
+
 #: Charts whose pods have images; Helm cannot share a template between charts that are installed alone.
 WITH_IMAGES = ("slurm-operator", "slurm", "slurm-bridge")
 WITH_API_CLIENTS = ("slurm-operator", "slurm-bridge")
@@ -50,6 +53,8 @@ def files() -> dict[Path, str]:
     for chart in schemas:
         contents[HERE / chart / "Chart.yaml"] = _versioned(chart)
         contents[HERE / chart / "README.md"] = readme.render(chart)
+    for path in sorted((HERE.parent / "examples/gitops").glob("*.yaml")):
+        contents[path] = CHART_VERSION.sub(rf"\g<1>{__version__}", path.read_text())
     for chart in WITH_IMAGES:
         contents[HERE / chart / "templates/_images.tpl"] = (HERE / "images.tpl").read_text()
     for chart in WITH_API_CLIENTS:

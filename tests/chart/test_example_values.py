@@ -3,6 +3,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ from tests.chart.helm import Helm, one
 from tests.integration.api.conftest import Kubectl
 from tests.support.waiting import until
 
+from slinky import __version__
 from slinky.lab.kubernetes.bare_plane import BarePlane
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -23,6 +25,37 @@ async def test_a_whole_cluster_takes_less_than_forty_lines(kubectl: Kubectl, hel
     done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=yaml.safe_dump_all(objects))
     assert done.returncode == 0, done.stderr
     assert "PartitionName=all Nodes=ALL" in one(objects, "Controller")["spec"]["extraConf"]
+
+
+PRESETS = {path.stem: yaml.safe_load(path.read_text()) for path in (EXAMPLES / "operator/presets").glob("*.yaml")}
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+async def test_a_preset_is_a_whole_cluster(kubectl: Kubectl, helm: Helm, space: str, preset: str) -> None:
+    objects = helm.render("slurm", PRESETS[preset], space=space)
+    done = kubectl(
+        "apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", "-", input=yaml.safe_dump_all(objects)
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"Controller", "RestApi", "NodeSet"} <= {item["kind"] for item in objects}
+
+
+def read_all(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((EXAMPLES / "gitops" / name).read_text()))
+
+
+def test_the_example_for_argo_cd_installs_our_charts(helm: Helm) -> None:
+    for item in read_all("argocd.yaml"):
+        source = item["spec"]["source"]
+        assert source["targetRevision"] == __version__
+        assert helm.render(source["chart"], source["helm"]["valuesObject"])
+
+
+def test_the_example_for_flux_installs_our_charts(helm: Helm) -> None:
+    for item in read_all("flux.yaml")[1:]:
+        source = item["spec"]["chart"]["spec"]
+        assert source["version"] == __version__
+        assert helm.render(source["chart"], item["spec"]["values"])
 
 
 async def test_the_cluster_for_hybrid_nodes_has_one_worker_per_node_that_requests_little(

@@ -158,6 +158,9 @@ BLOCKS: Mapping[str, Treatment] = {
     "docs/operator/mpi-and-containers.md#mpi": CoveredBy(
         "tests/e2e/jobs/test_jobs.py::test_the_ranks_of_an_mpi_program_find_each_other_across_workers"
     ),
+    "docs/operator/presets.md#presets-slurmconf-for-four-kinds-of-sites": Shown(
+        "the machines are larger than those of a lab; tests/chart and tests/integration/slurm have every preset"
+    ),
     "docs/operator/outage.md#planned-outage-of-a-cluster": Merge("Controller"),
     "docs/operator/outage.md#planned-outage-of-a-cluster:2": CoveredBy(
         "tests/e2e/operator/test_accounting.py::test_a_planned_outage_stops_the_cluster_and_brings_it_back"
