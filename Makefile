@@ -144,7 +144,7 @@ audit: setup ## Compare the packages of the images with their lock files, write 
 
 IMAGES ?= build/images.yaml
 CHARTS ?= build/charts
-.PHONY: images charts release registry-test
+.PHONY: images charts release sign registry-test
 images: setup ## Build the images; REGISTRY=host/path PUSH=1 pushes them (also TAG, PLATFORMS, CA, AUTHFILE)
 	$(BIN)/python -m slinky.lab.prepare.publish --registry '$(REGISTRY)' --tag '$(TAG)' --platforms '$(PLATFORMS)' \
 	  --ca '$(CA)' --authfile '$(AUTHFILE)' --output '$(IMAGES)' $(if $(filter 1,$(PUSH)),--push)
@@ -152,8 +152,12 @@ images: setup ## Build the images; REGISTRY=host/path PUSH=1 pushes them (also T
 charts: setup ## Package the charts with the digests that `make images` has written
 	$(BIN)/python -m charts.package --images '$(IMAGES)' --output '$(CHARTS)'
 
-release: setup ## Everything that a release publishes: VERSION=x.y.z (also URL, ARCHIVES=1)
-	$(BIN)/python -m release.kit --version '$(VERSION)' --images '$(IMAGES)' $(if $(URL),--url '$(URL)') $(if $(filter 1,$(ARCHIVES)),--archives)
+release: setup ## Everything that a release publishes: VERSION=x.y.z (also URL, ARCHIVES=1, COSIGN_KEY)
+	$(BIN)/python -m release.kit --version '$(VERSION)' --images '$(IMAGES)' $(if $(URL),--url '$(URL)') $(if $(filter 1,$(ARCHIVES)),--archives) \
+	  $(if $(COSIGN_KEY),--key '$(COSIGN_KEY)')
+
+sign: setup ## Sign the images and charts in the registry: COSIGN_KEY=... (also IMAGES, CA, AUTHFILE)
+	$(BIN)/python -m release.signing --key '$(COSIGN_KEY)' --images '$(IMAGES)' --ca '$(CA)' --authfile '$(AUTHFILE)'
 
 registry-test: setup ## The documented installation from a real registry, with TLS and a login (four minutes)
 	$(BIN)/slinky lab prepare

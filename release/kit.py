@@ -22,7 +22,8 @@ import yaml
 from charts.metadata import changes_of
 from charts.package import PackageError, archive, read_images, write_packages
 
-from release import completions, krew
+from release import completions, krew, provenance
+from release.signing import PUBLIC_KEY, Cosign, SigningError, find_cosign
 from slinky import __version__
 from slinky.lab.errors import LabError
 from slinky.lab.prepare.images import ARCHIVE
@@ -32,6 +33,7 @@ from slinky.lab.progress import Progress
 
 ROOT = Path(__file__).parents[1]
 SUMS = "SHA256SUMS"
+PROVENANCE = "provenance.json"
 NAMESPACE = "slinky"
 KUSTOMIZATION = """\
 apiVersion: kustomize.config.k8s.io/v1beta1
@@ -54,6 +56,7 @@ class ReleaseKit:
     epoch: int
     url: str
     helm: str
+    commit: str = ""
 
     def check(self) -> None:
         """Refuse a release that would not be what its name says."""
@@ -86,6 +89,7 @@ class ReleaseKit:
         )
         (partial / "images.yaml").write_text(yaml.safe_dump({"global": dict(self.images)}, sort_keys=False))
         self._copy_sboms(partial)
+        self._write_provenance(partial)
         (partial / SUMS).write_text(checksums(partial))
         shutil.rmtree(self.output, ignore_errors=True)
         partial.rename(self.output)
@@ -116,6 +120,11 @@ class ReleaseKit:
         digest = hashlib.sha256(content).hexdigest()
         (folder / "slinky.krew.yaml").write_text(krew.manifest(self.version, f"{self.url}/{name}", digest))
 
+    def _write_provenance(self, folder: Path) -> None:
+        files = {str(path.relative_to(folder)): _digest(path) for path in folder.rglob("*") if path.is_file()}
+        content = provenance.statement(self.version, self.commit, self.epoch, files, self.images)
+        (folder / PROVENANCE).write_text(provenance.render(content))
+
     def _copy_sboms(self, folder: Path) -> None:
         found = sorted((ROOT / "build" / "audit").glob("*.spdx.json"))
         if not found:
@@ -141,9 +150,15 @@ def write_archives(kit: ReleaseKit) -> None:
     (kit.output / SUMS).write_text(checksums(kit.output))
 
 
-def commit_time() -> int:
-    """The time of the last commit."""
-    return int(_run(["git", "-C", str(ROOT), "log", "-1", "--format=%ct"], dict(os.environ)))
+def sign(folder: Path, cosign: Cosign) -> None:
+    """Sign the checksums, and with them every file; the public key is written beside them."""
+    cosign.write_public_key(folder / PUBLIC_KEY)
+    cosign.sign_file(folder / SUMS)
+
+
+def last_commit(field: str) -> str:
+    """A field of the last commit, such as %H or %ct."""
+    return _run(["git", "-C", str(ROOT), "log", "-1", f"--format={field}"], dict(os.environ)).strip()
 
 
 def _digest(path: Path) -> str:
@@ -171,23 +186,28 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", type=Path, help="folder of the release; dist/VERSION by default")
     parser.add_argument("--url", default="https://release.example/slinky", help="where the files will be downloaded")
     parser.add_argument("--archives", action="store_true", help="also write the images as archives")
+    parser.add_argument("--key", type=Path, help="private key of cosign that signs the checksums")
     options = parser.parse_args(arguments)
     try:
         kit = ReleaseKit(
             version=options.version,
             images=read_images(options.images),
             output=options.output or ROOT / "dist" / options.version,
-            epoch=int(os.environ.get("SOURCE_DATE_EPOCH") or commit_time()),
+            epoch=int(os.environ.get("SOURCE_DATE_EPOCH") or last_commit("%ct")),
             url=options.url.rstrip("/"),
             helm=_helm(),
+            commit=last_commit("%H"),
         )
+        cosign = find_cosign(options.key) if options.key else None
         files = kit.write()
         if options.archives:
             write_archives(kit)
-    except (ReleaseError, PackageError, LabError) as problem:
+        if cosign:
+            sign(kit.output, cosign)
+    except (ReleaseError, PackageError, SigningError, LabError) as problem:
         print(problem, file=sys.stderr)
         return 1
-    print(f"{len(files)} files are in {kit.output}; {SUMS} lists them")
+    print(f"{len(files)} files are in {kit.output}; {SUMS} lists them{', signed' if cosign else ''}")
     return 0
 
 

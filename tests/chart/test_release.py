@@ -3,6 +3,7 @@
 
 import dataclasses
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from release.kit import SUMS, ReleaseError, ReleaseKit
+from release.kit import PROVENANCE, SUMS, ReleaseError, ReleaseKit
 from tests.chart.helm import Helm
 
 from slinky import __version__
@@ -32,6 +33,7 @@ def kit(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> ReleaseKit:
         epoch=1_700_000_000,
         url="https://release.example/slinky",
         helm=helm.command,
+        commit="0123456789abcdef",
     )
     kit.write()
     return kit
@@ -59,8 +61,23 @@ def test_the_checksums_list_every_file(kit: ReleaseKit) -> None:
         "completions/slinky.bash",
         "completions/_slinky",
         "CHANGES.md",
+        PROVENANCE,
     }
     assert expected <= listed
+
+
+def test_the_provenance_names_every_file_image_and_source(kit: ReleaseKit) -> None:
+    statement = json.loads((kit.output / PROVENANCE).read_text())
+    subjects = {item["name"]: item["digest"]["sha256"] for item in statement["subject"]}
+    sums = (line.split("  ", 1) for line in (kit.output / SUMS).read_text().splitlines())
+    files = {name: digest for digest, name in sums if name != PROVENANCE}
+    images = {f"registry.example/slinky/{name}": digest.removeprefix("sha256:") for name, digest in DIGESTS.items()}
+    assert subjects == files | images
+    definition = statement["predicate"]["buildDefinition"]
+    sources = {item["uri"]: item["digest"] for item in definition["resolvedDependencies"]}
+    assert sources["git:HEAD"] == {"gitCommit": "0123456789abcdef"}
+    assert "file:requirements/runtime.txt" in sources
+    assert definition["externalParameters"]["version"] == __version__
 
 
 def test_install_yaml_has_the_kinds_and_the_images_of_the_release(kit: ReleaseKit) -> None:

@@ -184,6 +184,12 @@ BLOCKS: Mapping[str, Treatment] = {
     ),
     "docs/operator/workers.md#unprivileged-workers": Merge("NodeSet"),
     "docs/releasing.md#releasing": CoveredBy("tests/chart/test_release.py::test_two_runs_give_the_same_digests"),
+    "docs/releasing.md#sign": CoveredBy(
+        "tests/e2e/registry/test_registry_install.py::test_the_images_and_charts_are_signed"
+    ),
+    "docs/releasing.md#sign:2": CoveredBy(
+        "tests/chart/test_release_signing.py::test_the_public_key_of_the_release_verifies_its_checksums"
+    ),
     "docs/start.md#on-one-machine-with-nothing-installed": CoveredBy(
         f"{_LIFECYCLE}::test_the_demo_runs_real_work_and_leaves_no_trace"
     ),

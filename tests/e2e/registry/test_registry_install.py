@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 import yaml
+from charts.package import CHARTS
+from release.signing import PUBLIC_KEY, Cosign
 from tests.support.image_registry import PASSWORD, ImageRegistry
 from tests.support.labs import SessionLabs
 from tests.support.waiting import until
@@ -26,7 +28,8 @@ from slinky.bridge.names import JOB_LABEL
 from slinky.lab.demo.charts import POOL, LabCharts, cluster_values
 from slinky.lab.lab import Lab
 from slinky.lab.prepare.images import reference
-from slinky.lab.prepare.inventory import SLURM
+from slinky.lab.prepare.inventory import SLURM, ArtifactInventory
+from slinky.lab.progress import Progress
 
 pytestmark = pytest.mark.lab
 
@@ -226,6 +229,22 @@ def test_the_documented_commands_lead_to_a_cluster(site: RegistrySite) -> None:
     until(refused, "the answer of the registry in the condition")
     site.give_secret("slurm")
     site.succeed(wait)
+
+
+def test_the_images_and_charts_are_signed(site: RegistrySite) -> None:
+    cosign = ArtifactInventory.of().cosign(Progress(quiet=True))
+    site.succeed(f"cd {site.folder} && COSIGN_PASSWORD=sesame {cosign} generate-key-pair")
+    key = site.folder / "cosign.key"
+    refused = site.shell("make sign", COSIGN_KEY=str(key), COSIGN_PASSWORD="wrong")
+    assert refused.returncode
+    assert "next: set COSIGN_PASSWORD" in refused.stderr
+    done = site.shell("make sign", COSIGN_KEY=str(key), COSIGN_PASSWORD="sesame")
+    assert done.returncode == 0, done.stderr
+    signed = [line.removeprefix("signed ") for line in done.stdout.splitlines() if line.startswith("signed ")]
+    assert len(signed) == 1 + len(SLURM) + len(CHARTS)
+    public = Cosign(cosign, key.with_name(PUBLIC_KEY), site.registry.ca, site.registry.authfile())
+    for name in signed:
+        public.verify_image(name)
 
 
 def test_a_job_runs(site: RegistrySite) -> None:

@@ -93,6 +93,11 @@ def image_registry(store: ArtifactCache) -> Artifact:
     return _programs(store, "registry", "an image registry", ("docker-registry",))
 
 
+def cosign(store: ArtifactCache) -> Artifact:
+    """The program that signs releases: `cosign`."""
+    return _programs(store, "cosign", "cosign", ("cosign",))
+
+
 def _programs(store: ArtifactCache, name: str, what: str, programs: tuple[str, ...]) -> Artifact:
     """Programs as Debian builds them, each from the package of its name."""
     origin = base()

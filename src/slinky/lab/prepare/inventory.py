@@ -154,6 +154,10 @@ class ArtifactInventory:
         """A registry server, which only tests of installation need."""
         return self.store.ensure(debian.image_registry(self.store), progress) / "docker-registry"
 
+    def cosign(self, progress: Progress) -> Path:
+        """The program that signs and verifies releases, which only releasers and tests need."""
+        return self.store.ensure(debian.cosign(self.store), progress) / "cosign"
+
     def paths(self, *, vms: bool = False) -> dict[str, str]:
         """The path of every artifact of a lab."""
         return {name: str(self.store.require(artifact)) for name, artifact in self.selected(vms=vms).items()}
