@@ -1,35 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the limits of QOS and associations, with their use. Pure.
 
-slurmrestd does not serve the use of limits, so it is summed over the running jobs of the snapshot. Limits in minutes
-depend on past use, which only slurmctld knows; they are reported by Slurm's own reason.
+slurmrestd does not serve the use of limits, so it is summed over the running jobs of the snapshot.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from slinky.insight.explain.explanation import Finding, Topic
+from slinky.insight.explain.limit_scopes import (
+    LimitScope,
+    allocated,
+    amount_text,
+    holders_text,
+    is_limited,
+    requested,
+    tres_name,
+)
+from slinky.insight.explain.minute_checks import (
+    check_job_minutes,
+    check_past_minutes,
+    check_past_wall,
+    check_run_minutes,
+)
 from slinky.insight.job_requirements import requirements
 from slinky.insight.pending_reasons import Remedy
-from slinky.insight.plain_text import counted, duration, listed, megabytes, plain
+from slinky.insight.plain_text import counted, duration, listed, plain
 from slinky.insight.queue_snapshot import QueueSnapshot, names
-from slinky.insight.tres import parse_tres
 from slinky.slurm.model.accounts import Association
 from slinky.slurm.model.qos import Qos
 from slinky.slurm.model.values import Number, Tres
 from slinky.slurm.model.views import Job
-
-#: Names of resources in sentences; others are shown as Slurm names them.
-_NOUNS = {"cpu": "CPUs", "mem": "memory", "node": "nodes", "gres/gpu": "GPUs"}
-
-
-@dataclass(frozen=True, slots=True)
-class LimitScope:
-    """Whose running jobs count against a limit, and how a sentence names the limit."""
-
-    owner: str
-    blocker: str
-    jobs: tuple[Job, ...]
 
 
 def check_limits(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
@@ -62,8 +62,8 @@ def _qos_findings(job: Job, qos: Qos, snapshot: QueueSnapshot) -> Iterator[Findi
     limits, name = qos.limits.max, plain(qos.name, 80)
     mine = tuple(other for other in snapshot.running if other.qos == qos.name)
     all_jobs = LimitScope(f"QOS {name}", f"qos {name}", mine)
-    user = _part(all_jobs, f"user {plain(job.user_name, 40)}", lambda other: other.user_name == job.user_name)
-    account = _part(all_jobs, f"account {plain(job.account, 40)}", lambda other: other.account == job.account)
+    user = all_jobs.part(f"user {plain(job.user_name, 40)}", lambda other: other.user_name == job.user_name)
+    account = all_jobs.part(f"account {plain(job.account, 40)}", lambda other: other.account == job.account)
     yield from _tres_findings(job, limits.tres.total, all_jobs)
     yield from _tres_findings(job, limits.tres.per.user, user)
     yield from _tres_findings(job, limits.tres.per.account, account)
@@ -71,18 +71,54 @@ def _qos_findings(job: Job, qos: Qos, snapshot: QueueSnapshot) -> Iterator[Findi
     yield from _count_finding(job, limits.jobs.active_jobs.per.user, user)
     yield from _count_finding(job, limits.jobs.active_jobs.per.account, account)
     yield from _request_findings(job, limits.tres.per.job, all_jobs)
+    yield from _node_findings(job, limits.tres.per.node, all_jobs)
     yield from _wall_finding(job, limits.wall_clock.per.job, all_jobs)
+    yield from _qos_minutes(job, qos, (all_jobs, user, account), snapshot.now)
+    yield from _threshold_finding(job, qos, snapshot)
     for limit in qos.limits.min.tres.per.job:
         if limit.count and limit.count > 0 and requested(job, tres_name(limit)) < limit.count:
             yield Finding(
                 Topic.LIMIT,
-                f"The job requests {_amount(limit, requested(job, tres_name(limit)))}, and the QOS {name} requires at "
-                f"least {_amount(limit, limit.count)}.",
+                f"The job requests {amount_text(limit, requested(job, tres_name(limit)))}, and the QOS {name} requires "
+                f"at least {amount_text(limit, limit.count)}.",
                 "",
                 "Request more, or use another QOS.",
                 Remedy.USER,
                 (f"qos {name}",),
             )
+
+
+def _qos_minutes(
+    job: Job, qos: Qos, scopes: tuple[LimitScope, LimitScope, LimitScope], now: float
+) -> Iterator[Finding]:
+    everyone, user, account = scopes
+    minutes = qos.limits.max.tres.minutes
+    yield from check_run_minutes(job, minutes.per.qos, everyone, now)
+    yield from check_run_minutes(job, minutes.per.user, user, now)
+    yield from check_run_minutes(job, minutes.per.account, account, now)
+    yield from check_job_minutes(job, minutes.per.job, everyone)
+    yield from check_past_minutes(job, minutes.total, everyone)
+    yield from check_past_wall(job, qos.limits.max.wall_clock.per.qos, everyone)
+
+
+def _threshold_finding(job: Job, qos: Qos, snapshot: QueueSnapshot) -> Iterator[Finding]:
+    """A QOS that only users with a sufficient fair share may use, if slurmctld reports it."""
+    threshold = qos.usage_threshold.value
+    if job.state_reason != "QOSUsageThreshold" or threshold is None:
+        return
+    mine = [share for share in snapshot.shares if share.name == job.user_name and share.parent == job.account]
+    factor = mine[0].fairshare.factor.value if mine else None
+    shown = f" of {factor:.3f}" if factor is not None else ""
+    name = plain(qos.name, 80)
+    yield Finding(
+        Topic.LIMIT,
+        f"The fair-share factor{shown} of user {plain(job.user_name, 40)} in account {plain(job.account, 40)} is below "
+        f"{threshold:g}, the usage threshold of the QOS {name}.",
+        "It can start when earlier use has decayed.",
+        "Another QOS may start it now.",
+        Remedy.WAITING,
+        (f"qos {name}",),
+    )
 
 
 def _association_findings(job: Job, association: Association, snapshot: QueueSnapshot) -> Iterator[Finding]:
@@ -103,7 +139,12 @@ def _association_findings(job: Job, association: Association, snapshot: QueueSna
         # The limits per job and per user of an account are inherited by its users, whose associations have them.
         yield from _count_finding(job, limits.jobs.active, scope)
         yield from _request_findings(job, limits.tres.per.job, scope)
+        yield from _node_findings(job, limits.tres.per.node, scope)
         yield from _wall_finding(job, limits.jobs.per.wall_clock, scope)
+        yield from check_job_minutes(job, limits.tres.minutes.per.job, scope)
+        yield from check_run_minutes(job, limits.tres.minutes.total, scope, snapshot.now)
+    yield from check_run_minutes(job, limits.tres.group.active, scope, snapshot.now)
+    yield from check_past_minutes(job, limits.tres.group.minutes, scope)
 
 
 def _is_of(job: Job, association: Association) -> bool:
@@ -123,11 +164,6 @@ def _accounts_below(account: str, snapshot: QueueSnapshot) -> frozenset[str]:
     return frozenset(found)
 
 
-def _part(scope: LimitScope, noun: str, counts: Callable[[Job], bool]) -> LimitScope:
-    jobs = tuple(job for job in scope.jobs if counts(job))
-    return LimitScope(f"{scope.owner} for the {noun}", scope.blocker, jobs)
-
-
 def _tres_findings(job: Job, limits: Iterable[Tres], scope: LimitScope) -> Iterator[Finding]:
     for limit in limits:
         if limit.count is None or limit.count < 0:
@@ -142,8 +178,8 @@ def _tres_findings(job: Job, limits: Iterable[Tres], scope: LimitScope) -> Itera
             cure, step, remedy = _ends_text(scope.jobs, name), "", Remedy.WAITING
         yield Finding(
             Topic.LIMIT,
-            f"The {scope.owner} has a limit of {_amount(limit, limit.count)}: {_amount(limit, used)} in use by "
-            f"{_holders(scope.jobs, name)}, and the job needs {_amount(limit, wanted)}.",
+            f"The {scope.owner} has a limit of {amount_text(limit, limit.count)}: {amount_text(limit, used)} in use by "
+            f"{holders_text(scope.jobs, name)}, and the job needs {amount_text(limit, wanted)}.",
             cure,
             step,
             remedy,
@@ -169,10 +205,26 @@ def _request_findings(job: Job, limits: Iterable[Tres], scope: LimitScope) -> It
         if limit.count is not None and 0 <= limit.count < wanted:
             yield Finding(
                 Topic.LIMIT,
-                f"The job requests {_amount(limit, wanted)}, and the {scope.owner} allows a job at most "
-                f"{_amount(limit, limit.count)}.",
+                f"The job requests {amount_text(limit, wanted)}, and the {scope.owner} allows a job at most "
+                f"{amount_text(limit, limit.count)}.",
                 "",
                 "Request less; waiting does not help.",
+                Remedy.USER,
+                (scope.blocker,),
+            )
+
+
+def _node_findings(job: Job, limits: Iterable[Tres], scope: LimitScope) -> Iterator[Finding]:
+    nodes = max(requirements(job).nodes, 1)
+    for limit in filter(is_limited, limits):
+        wanted, allowed = -(-requested(job, tres_name(limit)) // nodes), limit.count or 0
+        if wanted > allowed:
+            yield Finding(
+                Topic.LIMIT,
+                f"The job requests {amount_text(limit, wanted)} on a node, and the {scope.owner} allows a job at most "
+                f"{amount_text(limit, allowed)} on each.",
+                "",
+                "Request less per node; waiting does not help.",
                 Remedy.USER,
                 (scope.blocker,),
             )
@@ -192,47 +244,6 @@ def _wall_finding(job: Job, limit: Number, scope: LimitScope) -> Iterator[Findin
         )
 
 
-def _holders(jobs: Iterable[Job], name: str) -> str:
-    users = sorted({job.user_name or "hidden" for job in jobs if allocated(job, name)})
-    count = sum(1 for job in jobs if allocated(job, name))
-    return f"{counted(count, 'job')} of {listed(users)}" if count else "no job"
-
-
 def _ends_text(jobs: Iterable[Job], name: str) -> str:
     holders = sorted((job for job in jobs if allocated(job, name)), key=lambda job: job.end_time.whole or 2**40)
     return f"It can start when some of them end, the first of which is job {holders[0].job_id}." if holders else ""
-
-
-def tres_name(limit: Tres) -> str:
-    """The name of a resource as in Slurm's texts: `cpu`, `gres/gpu:a100`."""
-    return f"{limit.type}/{limit.name}" if limit.name else limit.type
-
-
-def requested(job: Job, name: str) -> int:
-    """How much of a resource a job requests; memory in megabytes."""
-    return tres_amount(job.tres_req_str, name)
-
-
-def allocated(job: Job, name: str) -> int:
-    """How much of a resource a running job has; memory in megabytes."""
-    return tres_amount(job.tres_alloc_str or job.tres_req_str, name)
-
-
-def tres_amount(text: str, name: str) -> int:
-    """One amount of a TRES text; memory in megabytes."""
-    amounts = parse_tres(text)
-    if name in ("cpu", "node"):
-        return amounts.cpus if name == "cpu" else amounts.nodes
-    if name == "mem":
-        return amounts.memory_bytes // 2**20
-    if name.startswith("gres/"):
-        kind, _, type_ = name.removeprefix("gres/").partition(":")
-        return amounts.gres.get((kind, type_), 0) if type_ else amounts.gres_count(kind)
-    values = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-    value = values.get(name, "")
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 0
-
-
-def _amount(limit: Tres, count: int) -> str:
-    name = tres_name(limit)
-    return f"{megabytes(count)} of memory" if name == "mem" else f"{count} {_NOUNS.get(name, plain(name, 60))}"

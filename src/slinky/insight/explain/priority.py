@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from slinky.insight.limit_reasons import parse_limit
 from slinky.insight.plain_text import counted, listed
 from slinky.insight.queue_snapshot import QueueSnapshot, names
 from slinky.slurm.model.views import Job
@@ -65,7 +66,12 @@ def competitors(job: Job, snapshot: QueueSnapshot) -> tuple[Job, ...]:
     ahead = snapshot.pending_ahead(job)
     lists = {other.partition for other in ahead}
     wanted = {text for text in lists if any(shared.get(name, False) for name in names(text))}
-    return tuple(other for other in ahead if other.partition in wanted and snapshot.is_eligible(other))
+    return tuple(other for other in ahead if other.partition in wanted and _takes_nodes(other, snapshot))
+
+
+def _takes_nodes(job: Job, snapshot: QueueSnapshot) -> bool:
+    """Whether a pending job can take nodes before the jobs behind it; slurmctld passes over jobs at a limit."""
+    return snapshot.is_eligible(job) and parse_limit(job.state_reason) is None
 
 
 def priority_parts(job: Job, snapshot: QueueSnapshot) -> dict[str, int]:

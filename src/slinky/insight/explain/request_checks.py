@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from slinky.insight.explain.explanation import Finding, Topic
 from slinky.insight.job_requirements import NO_TIME_LIMIT, requirements
 from slinky.insight.pending_reasons import Remedy
-from slinky.insight.plain_text import counted, duration, listed, plain
+from slinky.insight.plain_text import counted, duration, listed, megabytes, plain
 from slinky.insight.queue_snapshot import QueueSnapshot, names
 from slinky.slurm.model.partitions import Partition
 from slinky.slurm.model.states import JobState
@@ -114,7 +114,8 @@ def check_array(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
         return
     yield Finding(
         Topic.ARRAY,
-        f"{len(running)} tasks of the array run, and the array allows {allowed} at the same time.",
+        f"{counted(len(running), 'task')} of the array {'runs' if len(running) == 1 else 'run'}, and the array allows "
+        f"{allowed} at the same time.",
         "The next task starts when one of them ends.",
         f"To run more at once, run `scontrol update JobId={array} ArrayTaskThrottle={allowed * 2}`.",
         blockers=tuple(f"job {number}" for number in running[:20]),
@@ -190,6 +191,7 @@ def _size_findings(job: Job, partition: Partition, snapshot: QueueSnapshot) -> I
             Remedy.USER,
             blockers,
         )
+    yield from _memory_finding(job, partition)
     members = snapshot.hosts_by_partition.get(partition.name, ())
     if snapshot.hosts and need.nodes > len(members):
         yield Finding(
@@ -203,6 +205,25 @@ def _size_findings(job: Job, partition: Partition, snapshot: QueueSnapshot) -> I
         )
 
 
+def _memory_finding(job: Job, partition: Partition) -> Iterator[Finding]:
+    need, maximums, shown = requirements(job), partition.maximums, plain(partition.name, 80)
+    limits = (
+        (need.memory, maximums.partition_memory_per_node.value, "node"),
+        (need.memory // max(need.cpus, 1), maximums.partition_memory_per_cpu.value, "CPU"),
+    )
+    for wanted, allowed, noun in limits:
+        if allowed and wanted > allowed:
+            yield Finding(
+                Topic.PARTITION,
+                f"The job requests {megabytes(wanted)} of memory per {noun}; the partition {shown} allows at most "
+                f"{megabytes(allowed)}.",
+                "",
+                "Request less memory, or use another partition.",
+                Remedy.USER,
+                (f"partition {shown}",),
+            )
+
+
 def check_access(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
     """An account or QOS that none of the job's partitions allows."""
     partitions = [
@@ -212,6 +233,26 @@ def check_access(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
     if found and all(found):
         for findings in found:
             yield from findings
+    yield from _association_findings(job, snapshot)
+
+
+def _association_findings(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
+    """A QOS or an account that the user may not use, if slurmctld reports it."""
+    mine = [entry for entry in snapshot.associations if entry.user == job.user_name and job.user_name]
+    user = plain(job.user_name, 40)
+    if job.state_reason == "InvalidQOS":
+        choices = sorted({name for entry in mine if entry.account == job.account for name in entry.qos})
+        sentence = f"The user {user} in account {plain(job.account, 40)} may not use the QOS {plain(job.qos, 80)}."
+        option, blocker = "QOS", f"qos {plain(job.qos, 80)}"
+    elif job.state_reason == "InvalidAccount":
+        choices = sorted({entry.account for entry in mine} - {job.account})
+        sentence = f"The user {user} may not use the account {plain(job.account, 80)}."
+        option, blocker = "Account", f"account {plain(job.account, 80)}"
+    else:
+        return
+    change = f"`scontrol update JobId={job.job_id} {option}=NAME`"
+    step = f"Run {change} with one of {listed(choices)}." if choices else f"Run {change} with another one."
+    yield Finding(Topic.ACCESS, sentence, "", step, Remedy.USER, (blocker,))
 
 
 def _access_findings(job: Job, partition: Partition) -> Iterator[Finding]:

@@ -65,6 +65,8 @@ class PartitionMaximums(Value, frozen=True, gc=False):
     time: Number = UNSET
     cpus_per_node: Number = UNSET
     memory_per_cpu: int = 0
+    partition_memory_per_cpu: Number = UNSET
+    partition_memory_per_node: Number = UNSET
 
 
 class PartitionMinimums(Value, frozen=True, gc=False):

@@ -13,7 +13,7 @@ from slinky.insight.limit_reasons import LIMIT_TOKENS
 from slinky.insight.pending_reasons import REASONS
 from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.slurm import Job, License, Reservation, number
-from slinky.slurm.model.accounts import Association, AssociationMax, AssociationTres, JobLimits, TresPer
+from slinky.slurm.model.accounts import Association, AssociationMax, AssociationTres, JobLimits, TresMinutes, TresPer
 from slinky.slurm.model.partitions import (
     Allowed,
     Partition,
@@ -119,6 +119,35 @@ CASES: list[tuple[str, Job, dict[str, Any], Topic, list[str]]] = [
      ["may run 1 job at the same time, and 1 run (job 7)"]),
     ("QOS wall", job(1, minutes=600, state_reason="QOSMaxWallDurationPerJobLimit"),
      qos(QosMax(wall_clock=WallClock(WallPer(job=number(60))))), Topic.LIMIT, ["10 h exceeds the 1 h"]),
+    ("QOS per node", job(1, gpus=5, state_reason="QOSMaxGRESPerNode"),
+     qos(QosMax(tres=QosTres(per=TresPer(node=GPUS)))), Topic.LIMIT,
+     ["requests 5 GPUs on a node", "at most 4 GPUs on each"]),
+    ("QOS minutes of a job", job(1, gpus=2, state_reason="QOSMaxGRESMinutesPerJob"),
+     qos(QosMax(tres=QosTres(minutes=TresMinutes(per=TresPer(job=GPUS))))), Topic.LIMIT,
+     ["asks for 120 GPU minutes", "allows a job at most 4", "waiting does not help"]),
+    ("QOS minutes of running jobs", job(1, gpus=2, state_reason="QOSGrpGRESRunMinutes"),
+     {**qos(QosMax(tres=QosTres(minutes=TresMinutes(per=TresPer(qos=(Tres(type="gres", name="gpu", count=200),)))))),
+      "jobs": (RUNNING,)}, Topic.LIMIT,
+     ["may still use 200 GPU minutes by their time limits: 150 are taken by 1 job of bob", "asks for 120"]),
+    ("QOS minutes that are used up", job(1, gpus=2, state_reason="QOSGrpGRESMinutes"),
+     qos(QosMax(tres=QosTres(minutes=TresMinutes(total=GPUS)))), Topic.LIMIT,
+     ["may use 4 GPU minutes in all, and fewer are left than the job asks for (120)", "an administrator raises"]),
+    ("QOS wall-clock time that is used up", job(1, state_reason="QOSGrpWallLimit"),
+     qos(QosMax(wall_clock=WallClock(WallPer(qos=number(600))))), Topic.LIMIT,
+     ["may run for 10 h in all, and less is left than the time limit of the job (1 h)"]),
+    ("QOS threshold", job(1, state_reason="QOSUsageThreshold"),
+     {"qos": (Qos(name="normal", usage_threshold=number(0.5)),),
+      "shares": (Share(name="alice", parent="lab", fairshare=FairShare(factor=number(0.25))),)}, Topic.LIMIT,
+     ["fair-share factor of 0.250 of user alice in account lab is below 0.5", "QOS normal"]),
+    ("QOS that the user may not use", job(1, qos="gold", state_reason="InvalidQOS"),
+     {"associations": (Association(account="lab", user="alice", qos=("normal", "high")),)}, Topic.ACCESS,
+     ["user alice in account lab may not use the QOS gold", "QOS=NAME` with one of high and normal"]),
+    ("account that the user may not use", job(1, state_reason="InvalidAccount"),
+     {"associations": (Association(account="team", user="alice"),)}, Topic.ACCESS,
+     ["user alice may not use the account lab", "Account=NAME` with one of team"]),
+    ("memory of the partition", job(1, state_reason="MaxMemPerLimit"),
+     partition(maximums=PartitionMaximums(partition_memory_per_node=number(50))), Topic.PARTITION,
+     ["requests 100 MB of memory per node; the partition work allows at most 50 MB"]),
     ("account group", job(1, gpus=2, state_reason="AssocGrpGRES"),
      {"associations": (Association(account="lab", parent_account="root", max=AssociationMax(
          tres=AssociationTres(total=GPUS))),), "jobs": (RUNNING,)}, Topic.LIMIT, ["The account lab has a limit of 4"]),
@@ -129,7 +158,7 @@ CASES: list[tuple[str, Job, dict[str, Any], Topic, list[str]]] = [
     ("array", job(1, array_job_id=number(1), array_max_tasks=number(1), array_task_string="1-9%1",
                   state_reason="JobArrayTaskLimit"),
      {"jobs": (running(7, "n1", array_job_id=number(1), array_task_id=number(0)),)}, Topic.ARRAY,
-     ["1 tasks of the array run", "ArrayTaskThrottle=2", "9 tasks wait, 1 run and 0 have ended"]),
+     ["1 task of the array runs", "ArrayTaskThrottle=2", "9 tasks wait, 1 run and 0 have ended"]),
     ("licences", job(1, licenses="lic:3", state_reason="Licenses"),
      {"licenses": (License(license_name="lic", total=4, used=2, free=2),),
       "jobs": (running(7, "n1", licenses="lic:2"),)},
@@ -249,3 +278,9 @@ def test_hostile_texts_neither_raise_nor_reach_the_terminal(fields: dict[str, An
 def test_a_long_comment_is_cut() -> None:
     subject = job(1, hold=True, admin_comment="x" * 1_000_000, name="y" * 1_000_000, state_reason="z" * 1_000_000)
     assert len(explain_job(subject, cluster(subject)).paragraph()) < 3000
+
+
+def test_a_job_at_a_limit_does_not_stand_before_others() -> None:
+    ahead = job(1, nodes=4, state_reason="QOSGrpNodeLimit")
+    paragraph = explain_job(job(2), cluster(ahead, job(2))).paragraph()
+    assert "higher priority" not in paragraph
