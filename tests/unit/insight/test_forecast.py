@@ -12,7 +12,7 @@ from tests.unit.insight.queues import NOW, cluster, host, job, running
 from slinky.insight.forecast import StartSource, forecast
 from slinky.insight.forecast.availability import lowest_bits
 from slinky.insight.forecast.simulation import UseRatios, simulate
-from slinky.insight.forecast.start_range import use_ratios
+from slinky.insight.forecast.start_range import EARLY_QUANTILE, use_ratios
 from slinky.insight.job_requirements import requirements
 from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.slurm import Diag, Job, License, Reservation, number
@@ -105,7 +105,7 @@ def test_the_early_end_rests_on_past_use() -> None:
         )
         for n in range(5)
     )
-    assert use_ratios(history) == UseRatios({"alice": 0.5}, 0.5)
+    assert use_ratios(history) == UseRatios({"alice": (0.5,) * 5}, (0.5,) * 5, EARLY_QUANTILE)
     snapshot = cluster(running(9, "n1", cpus=16), job(1, cpus=16), hosts=1, history=history)
     entry = forecast(snapshot)[1]
     assert (entry.earliest, entry.latest) == (NOW + 1200, NOW + 3000)

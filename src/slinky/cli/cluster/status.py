@@ -69,7 +69,7 @@ def _summary(snapshot: Any) -> dict[str, Any]:
     age = int(snapshot.now - diag.bf_when_last_cycle.whole) if diag and diag.bf_when_last_cycle.whole else None
     return {
         "jobs": dict(jobs.most_common()),
-        "pending because": dict(reasons.most_common(8)),
+        "pending because": dict(sorted(reasons.items(), key=lambda reason: (-reason[1], reason[0]))[:8]),
         "nodes": dict(hosts.most_common()),
         "drained by": dict(drains.most_common(8)),
         "devices in use": {kind: f"{count - idle[kind]}/{count}" for kind, count in sorted(total.items())},

@@ -10,6 +10,7 @@ Large queues are simulated with a coarser clock.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -47,14 +48,26 @@ _AFTER = re.compile(r"after(?:any|ok|notok|corr)?:(\d{1,10})")
 
 @dataclass(frozen=True, slots=True)
 class UseRatios:
-    """How much of their time limits jobs use, by user; 1 is the whole limit."""
+    """Which shares of their time limits earlier jobs used, sorted, by user; 1 is the whole limit.
 
-    by_user: Mapping[str, float] = field(default_factory=dict)
-    default: float = 1.0
+    `quantile` of the jobs ended no later than a forecast assumes. Without earlier jobs it assumes the whole limit.
+    """
 
-    def seconds(self, job: Job, limit: int) -> int:
-        """The expected run time of a job."""
-        return max(int(limit * self.by_user.get(job.user_name, self.default)), 1)
+    by_user: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    everyone: tuple[float, ...] = ()
+    quantile: float = 0.5
+
+    def seconds(self, job: Job, limit: int, elapsed: int = 0) -> int:
+        """The expected run time of a job that has run for `elapsed` seconds."""
+        shares = self.by_user.get(job.user_name, self.everyone)
+        if not shares:
+            return limit
+        # Jobs that ended earlier say nothing about a job that still runs.
+        longer = bisect_right(shares, elapsed / limit) if elapsed else 0
+        left = len(shares) - longer
+        if not left:
+            return max((elapsed + limit) // 2, 1)
+        return max(int(limit * shares[longer + min(int(left * self.quantile), left - 1)]), elapsed, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +184,8 @@ class _Simulation:
         if job.state.suspended:
             return self._now + need.seconds
         begin = job.start_time.whole or self._now
-        expected = begin + self._ratios.seconds(job, max(limit - begin, 1))
-        # A job that outlived its expected end ends, on average, in the middle of what is left.
-        return max(expected if expected > self._now else (self._now + limit) // 2, self._now + 1)
+        elapsed = max(self._now - begin, 0)
+        return max(begin + self._ratios.seconds(job, max(limit - begin, 1), elapsed), self._now + 1)
 
     def _reserve(self) -> None:
         for entry in self._snapshot.reservations:
