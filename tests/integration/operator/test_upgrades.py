@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""slurmdbd is upgraded after its version was read and its database saved; the test does the work of kubelets."""
+"""The order of upgrades, and the backup before slurmdbd is upgraded; the tests do the work of kubelets."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from tests.integration.operator.stage import KEYS, OperatorStage
 from tests.support.waiting import eventually
 
 from slinky.api.accounting import ACCOUNTINGS
+from slinky.api.controller import CONTROLLERS
 from slinky.api.names import metadata
 from slinky.kube import PODS, STATEFUL_SETS, Key
 from slinky.kube.views import BATCH_JOBS, Unstructured
@@ -42,14 +43,14 @@ async def answer_version(stage: OperatorStage, image: str, message: str) -> None
     await stage.wait_deleted(PODS, pod.metadata.name)
 
 
-async def image(stage: OperatorStage) -> str:
-    workload = await stage.get(STATEFUL_SETS, "slurm-accounting")
-    return str(workload.spec["template"]["spec"]["containers"][0]["image"])
+async def image(stage: OperatorStage, workload: str = "slurm-accounting") -> str:
+    item = await stage.get(STATEFUL_SETS, workload)
+    return str(item.spec["template"]["spec"]["containers"][0]["image"])
 
 
-async def wait_image(stage: OperatorStage, name: str) -> None:
+async def wait_image(stage: OperatorStage, name: str, workload: str = "slurm-accounting") -> None:
     async def is_used() -> bool:
-        return await image(stage) == name
+        return await image(stage, workload) == name
 
     await eventually(is_used, f"the image {name}")
 
@@ -109,3 +110,26 @@ async def test_slurmdbd_is_upgraded_after_a_backup_and_never_downgraded(stage: O
     assert await image(stage) == "new"
     await accounting(stage, "new", backup={"claimName": "keep"})
     await stage.wait_condition(ACCOUNTINGS, "slurm", "Degraded", "False", "AsExpected")
+
+
+async def test_an_image_of_slurmctld_that_no_trial_has_started_is_judged_by_its_version(stage: OperatorStage) -> None:
+    """The operator of these tests gives a trial no time, so every trial fails."""
+    await stage.create_keys()
+    await stage.apply_controller(slurmctld={"image": "old"})
+    await wait_image(stage, "old", "slurm-controller")
+    await answer_version(stage, "old", "slurm-wlm 25.11.2")
+
+    await stage.apply_controller(slurmctld={"image": "older"})
+    await stage.wait_condition(CONTROLLERS, "slurm", "Progressing", "True", "ReadingVersion")
+    assert await image(stage, "slurm-controller") == "old"
+    await answer_version(stage, "older", "slurm-wlm 24.11.5")
+    await stage.wait_condition(CONTROLLERS, "slurm", "Degraded", "True", "DowngradeRefused")
+
+    await stage.apply_controller(slurmctld={"image": "strange"})
+    await answer_version(stage, "strange", "sh: slurmctld: not found")
+    await stage.wait_condition(CONTROLLERS, "slurm", "Degraded", "True", "VersionUnknown")
+    assert await image(stage, "slurm-controller") == "old"
+
+    await stage.apply_controller(slurmctld={"image": "new"})
+    await answer_version(stage, "new", "slurm-wlm 26.05.5")
+    await wait_image(stage, "new", "slurm-controller")

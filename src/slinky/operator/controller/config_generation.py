@@ -89,6 +89,8 @@ class Observation(NamedTuple):
     crash: str | None = None  # the error of a slurmctld that cannot start with the generation in use
     now: float = 0.0
     trial_timeout: float = 0.0
+    versions: Mapping[str, str] = {}  # of slurmctld by image, where pods other than a trial have told
+    unread: UpgradeVerdict = ALLOWED  # why a wanted image whose version is not known cannot replace another one
     slurmdbd: Peer | None = None  # its version, if it is known
     clients: tuple[Peer, ...] = ()  # versions of daemons that talk to slurmctld
 
@@ -120,15 +122,23 @@ def decide(wanted: Generation, history: GenerationHistory, observation: Observat
         used, last_loaded = used._replace(state=GenerationState.LOADED, message=""), used.id
     elif used is not None and observation.crash is not None and _can_roll_back(used, history):
         used = used._replace(state=GenerationState.FAILED, message=observation.crash)
+    used = _with_version(used, history, observation) if used is not None else None
     if used is not None and used.digest == wanted.digest:
         wanted = used
-    wanted = _with_trial_result(wanted, observation)
+    wanted = _with_version(_with_trial_result(wanted, observation), history, observation)
     upgrade = _judge_image(used, wanted, observation)
     chosen = wanted if wanted.state in USABLE and upgrade.allowed else _fallback(used, history)
     changed = {
         record.id: record for record in (used, wanted) if record is not None and history.find(record.id) != record
     }
     return Decision(wanted, chosen, last_loaded, tuple(changed.values()), upgrade)
+
+
+def unread_images(history: GenerationHistory, wanted: Generation) -> list[str]:
+    """Return the images of the wanted and the used generation whose version no trial has told, the wanted one first."""
+    records = (wanted, history.find(history.used))
+    images = (item.image for item in records if item is not None and item.state in USABLE and not item.version)
+    return list(dict.fromkeys(filter(None, images)))
 
 
 def unneeded_generations(history: GenerationHistory, decision: Decision) -> list[Generation]:
@@ -163,11 +173,21 @@ def _with_trial_result(wanted: Generation, observation: Observation) -> Generati
     return wanted
 
 
+def _with_version(record: Generation, history: GenerationHistory, observation: Observation) -> Generation:
+    """Add the version that another generation of the same image has, or that a pod has told."""
+    if record.version or not record.image or record.state not in USABLE:
+        return record
+    same_image = (other.version for other in history.generations if other.image == record.image and other.version)
+    return record._replace(version=next(same_image, observation.versions.get(record.image, "")))
+
+
 def _judge_image(used: Generation | None, wanted: Generation, observation: Observation) -> UpgradeVerdict:
-    """Return whether another image may run now; images whose version no trial has told are not judged."""
+    """Return whether another image may run now."""
     version = parse_version(wanted.version)
-    if used is None or used.image == wanted.image or version is None or wanted.state not in USABLE:
+    if used is None or used.image == wanted.image or wanted.state not in USABLE:
         return ALLOWED
+    if version is None:
+        return observation.unread
     return judge_upgrade("slurmctld", parse_version(used.version), version, observation.slurmdbd, observation.clients)
 
 

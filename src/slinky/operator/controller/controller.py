@@ -187,8 +187,8 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         return ReconcileResult(self.with_health(controller, current, **configs), requeue_after)
 
     def _requeue_after(self, controller: Controller, state: ConfigState) -> float | None:
-        """Trials end and daemons load files without an event, so look again while either is in progress."""
-        if state.decision.trial_needed:
+        """Trials and other pods end, and daemons load files, without an event: look again while one is in progress."""
+        if state.decision.trial_needed or state.reading:
             return RECHECK_SECONDS
         if state.decision.used is None or state.loaded == state.decision.used.id:
             return None

@@ -7,12 +7,13 @@ that an operator that is restarted in between continues.
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from slinky.api.controller import Controller
+from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import metadata
-from slinky.api.names.child_names import SLURMCTLD_TRIAL
+from slinky.api.names.child_names import SLURMCTLD, SLURMCTLD_TRIAL
 from slinky.bounds import INT32_MAX, parse_integer
 from slinky.kube.errors import AlreadyExists, Forbidden, Invalid
 from slinky.kube.timestamps import age_seconds, format_timestamp, unix_seconds
@@ -29,6 +30,7 @@ from slinky.operator.controller.config_generation import (
     decide,
     generation_id,
     unneeded_generations,
+    unread_images,
 )
 from slinky.operator.controller.config_trial import TrialResult
 from slinky.operator.controller.objects import ActiveConfig
@@ -42,6 +44,8 @@ from slinky.operator.framework.pods import delete_pod, refresh_volumes
 from slinky.operator.metrics import CONFIG_LOADED, CONFIG_TRIALS, CONFIG_WANTED, WRITES
 from slinky.operator.slurm.clusters import Clusters
 from slinky.operator.upgrades.peers import host_peers, slurmdbd_peer
+from slinky.operator.upgrades.rules import ALLOWED, UpgradeVerdict
+from slinky.operator.upgrades.version_reader import VersionReader
 from slinky.slurm import SlurmError, Unsupported
 
 #: Index of the ConfigMaps of generations by the uid of their Controller.
@@ -66,6 +70,16 @@ class ConfigState(NamedTuple):
     loaded: str | None
     trial_failure: Failure | None  # why the trial cannot run now
     load: Load = AT_START
+    reading: bool = False  # whether a pod that reads the version of an image has not ended
+
+
+class ImageVersions(NamedTuple):
+    """What the pods that read versions have told of the images of a Controller."""
+
+    versions: Mapping[str, str] = {}
+    unread: UpgradeVerdict = ALLOWED  # on the wanted image, if its version is not known
+    failure: Failure | None = None
+    reading: bool = False
 
 
 class GenerationStore:
@@ -75,6 +89,7 @@ class GenerationStore:
         self.context = context
         self.clusters = clusters
         self._config_maps = context.children.caches[CONFIG_MAPS.name]
+        self._versions = VersionReader(context)
         self._config_maps.add_indexes({BY_CONTROLLER: _owner_of_generation})
         context.pods.add_indexes({TRIALS: _controller_of_trial})
         # The generation that was found loaded, and the pods that ran it; slurmctld is asked again if either changes.
@@ -105,12 +120,16 @@ class GenerationStore:
         if decision.trial_needed and (obstacle := await self._start_trial(controller, decision.wanted, inputs)):
             observation = observation._replace(trial=GenerationState.UNKNOWN, trial_message=obstacle)
             decision = decide(wanted, history, observation)
+        images = await self._read_versions(controller, history, decision.wanted)
+        observation = observation._replace(versions=images.versions, unread=images.unread)
+        decision = decide(wanted, history, observation)
         for record in decision.changed:
             await self.context.children.apply(CONFIG_MAPS, objects.generation_config_map(controller, record))
         await self._clean_up(controller, history, decision)
         self._publish_metrics(controller, decision, observation.loaded)
         active, load = self._active_config(controller, history, decision)
-        return ConfigState(decision, active, observation.loaded, trial_failure, load)
+        failure = trial_failure or images.failure
+        return ConfigState(decision, active, observation.loaded, failure, load, images.reading)
 
     def history(self, controller: Controller) -> GenerationHistory:
         """Return the recorded generations of a Controller."""
@@ -240,6 +259,21 @@ class GenerationStore:
         except (Forbidden, Invalid) as error:
             return f"the trial pod cannot be created: {error}"
         return ""
+
+    async def _read_versions(
+        self, controller: Controller, history: GenerationHistory, wanted: Generation
+    ) -> ImageVersions:
+        """Read the versions that no trial has told, because it failed or was not possible."""
+        result = ImageVersions()
+        for image in unread_images(history, wanted):
+            reading = await self._versions.read(CONTROLLERS, controller, SLURMCTLD.app, image, controller.spec.template)
+            if reading.version is not None:
+                result = result._replace(versions={**result.versions, image: str(reading.version)})
+                continue
+            result = result._replace(reading=result.reading or not reading.answer)
+            if image == wanted.image:
+                result = result._replace(unread=reading.verdict(SLURMCTLD.app, image), failure=reading.failure)
+        return result
 
     async def _loaded(self, controller: Controller, history: GenerationHistory) -> str | None:
         """Return the generation that slurmctld reports; derived from its pod if slurmctld cannot be asked."""

@@ -26,11 +26,13 @@ from slinky.operator.controller.config_generation import (
     Observation,
     decide,
     unneeded_generations,
+    unread_images,
 )
 from slinky.operator.controller.status import config_condition, health
 from slinky.operator.framework.crash_message import Crash, find_crash, summarize_output, with_location
 from slinky.operator.framework.failure_causes import Failure, FailureCause
 from slinky.operator.slurm.snapshot import SlurmSnapshot
+from slinky.operator.upgrades.rules import UpgradeAction, UpgradeVerdict
 
 V = GenerationState
 NEW = Generation(3, "c", {"slurm.conf": "new"}, created=100.0)
@@ -103,6 +105,41 @@ def test_a_rollback_restores_the_last_loaded_generation_not_the_highest_number()
     bad = made(4, V.GOOD)
     before = history(made(1), made(2), made(3), bad, used=bad, good=made(2))
     assert decide(bad, before, observed(crash="x")).used == made(2)
+
+
+RUNNING = OLD._replace(image="old", version="25.11.2")
+ASKED = NEW._replace(image="new")
+READING = UpgradeVerdict(UpgradeAction.WAIT, "ReadingVersion", "reading")
+
+
+@pytest.mark.parametrize(
+    ("law", "wanted", "now", "used", "reason"),
+    [
+        ("an image waits until its version is known", ASKED, observed(unread=READING), 1, "ReadingVersion"),
+        ("an older one is refused", ASKED, observed(versions={"new": "24.11.5"}), 1, "DowngradeRefused"),
+        ("an upgrade is allowed", ASKED, observed(versions={"new": "26.05.5"}), 3, ""),
+        ("files without another image do not wait", ASKED._replace(image="old"), observed(unread=READING), 3, ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("trial", [{"trial": V.UNKNOWN}, {"now": 160.0}], ids=["impossible", "too late"])
+def test_the_order_of_an_upgrade_holds_when_the_trial_failed(
+    law: str, wanted: Generation, now: Observation, used: int, reason: str, trial: dict[str, Any]
+) -> None:
+    found = decide(wanted, history(RUNNING), now._replace(**trial))
+    assert found.used is not None
+    assert (found.used.number, found.upgrade.reason) == (used, reason)
+
+
+def test_versions_that_no_trial_has_told_are_read_once_for_each_image() -> None:
+    asked = ASKED._replace(state=V.UNKNOWN)
+    assert unread_images(history(RUNNING), asked) == ["new"]
+    assert unread_images(history(RUNNING._replace(version="")), asked) == ["new", "old"]
+    assert unread_images(history(RUNNING), ASKED) == [], "its trial has not ended"
+    found = decide(asked, history(RUNNING, asked), observed(versions={"new": "26.05.5"}))
+    assert found.wanted.version == "26.05.5"
+    assert found.changed == (found.wanted,), "it is recorded"
+    other = NEW._replace(number=4, digest="d", image="new")
+    assert decide(other, history(found.wanted), observed(trial=V.UNKNOWN)).wanted.version == "26.05.5"
 
 
 @given(st.lists(st.sampled_from(list(V)), min_size=1, max_size=5), st.integers(0, 4), st.integers(0, 4), st.data())
