@@ -314,7 +314,7 @@ async def test_the_taint_never_takes_the_last_node_of_slurms_own_pods(kube: Kube
     async with bridge_stage(kube, ctld) as stage:
         await stage.start()
         nodes = [f"{stage.name}-{number}" for number in (1, 2, 3)]
-        await create_foreign_pod(stage, "slurmctld", nodes[0], {"app.kubernetes.io/name": "slurmctld"})
+        await create_foreign_pod(stage, "slurmctld", "elsewhere", {"app.kubernetes.io/name": "slurmctld"})
         await asyncio.gather(*(stage.add_node(number) for number in (1, 2, 3)))
 
         async def untainted() -> list[str]:
@@ -327,3 +327,20 @@ async def test_the_taint_never_takes_the_last_node_of_slurms_own_pods(kube: Kube
         assert f"{stage.namespace}/slurmctld" in await wait_node_reason(stage, last, "OpenUntainted")
         await stage.settle()
         assert await untainted() == [last]
+
+
+async def test_the_taint_never_evicts_slurms_own_pods(kube: KubeClient, ctld: Slurm) -> None:
+    async with bridge_stage(kube, ctld) as stage:
+        await stage.start()
+        home, other = (f"{stage.name}-{number}" for number in (1, 2))
+        slurmctld = await create_foreign_pod(stage, "slurmctld", home, {"app.kubernetes.io/name": "slurmctld"})
+
+        async def tainted(name: str) -> bool:
+            taints = (await stage.get_node(name)).spec.taints
+            return any(taint.key == names.MANAGED_TAINT for taint in taints)
+
+        await asyncio.gather(*(stage.add_node(number) for number in (1, 2)))
+        assert str(slurmctld) in await wait_node_reason(stage, home, "OpenUntainted")
+        await eventually(lambda: tainted(other), "the taint of the other node")
+        await stage.settle()
+        assert not await tainted(home)

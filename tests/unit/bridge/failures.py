@@ -359,8 +359,12 @@ TABLE: dict[str, tuple[Failure, ...]] = {
         Failure(
             "Every node is labelled, and slurmctld, the operator or the bridge do not tolerate the taint.",
             "-",
-            "The last node where they can run gets no taint; it has the reason `OpenUntainted`.",
-            ("test_the_taint_never_takes_the_last_node_of_slurms_own_pods",),
+            "The nodes where they run, and the last node where they can run, get no taint; they have the reason "
+            "`OpenUntainted`.",
+            (
+                "test_the_taint_never_evicts_slurms_own_pods",
+                "test_the_taint_never_takes_the_last_node_of_slurms_own_pods",
+            ),
         ),
         Failure(
             "Two bridges use one node with a slurmd.",

@@ -28,7 +28,7 @@ class NodeFacts:
     unresponsive: bool = False  # not ready for longer than notReadySeconds
     stopping: Sequence[StoppingPod] = ()  # pods of ended jobs whose containers still run
     worker: str = ""  # a Slurm worker that already offers this node to Slurm as another host
-    home_of: str = ""  # a control pod that could run on no other node if this one were tainted
+    home_of: str = ""  # a control pod that the taint would evict, or leave without a node
     taint_effect: str = "NoExecute"
     scheduler: str = names.SCHEDULER
 

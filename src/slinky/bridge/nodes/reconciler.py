@@ -148,7 +148,7 @@ class NodeReconciler:
             unresponsive,
             stopping,
             self._find_worker(name, node),
-            self._find_homeless(node),
+            self._find_resident(node),
             self._settings.taint,
             self._settings.scheduler_name,
         )
@@ -166,12 +166,14 @@ class NodeReconciler:
                 return f"{worker.key} (host {worker.worker_host})"
         return ""
 
-    def _find_homeless(self, node: Node | None) -> str:
-        """A control pod that could run on no other node if this node were tainted; empty if there is none."""
+    def _find_resident(self, node: Node | None) -> str:
+        """A control pod that the taint would evict from this node, or leave without a node; empty if there is none."""
         taint = Taint(names.MANAGED_TAINT, self._settings.taint, self._settings.scheduler_name)
         if node is None or taint.effect not in BLOCKING_EFFECTS or _has_taint(node, taint):
             return ""
-        pod = self._slurm_pods.find_evictable(taint)
+        if taint.effect == "NoExecute" and (pod := self._slurm_pods.find_intolerant(taint, node.metadata.name)):
+            return pod
+        pod = self._slurm_pods.find_intolerant(taint)
         return pod if pod and not has_other_home(node, self._cluster.nodes, self._tainting) else ""
 
     async def _presence(self, name: str) -> Presence:
@@ -272,7 +274,7 @@ class NodeReconciler:
 
     async def _add_taint(self, node: Node) -> None:
         """Add the taint, unless another node for the control pods was tainted in the meantime."""
-        if self._find_homeless(node):
+        if self._find_resident(node):
             return
         name, settings = node.metadata.name, self._settings
         own = {"key": names.MANAGED_TAINT, "value": settings.scheduler_name, "effect": settings.taint}

@@ -58,9 +58,9 @@ class SlurmPods:
         """The nodes of the workers with this host name."""
         return [pod.spec.node_name for pod in self._pods.by("worker host", host)]
 
-    def find_evictable(self, taint: Taint) -> str:
-        """A control pod that does not tolerate a taint; empty if there is none."""
-        pods = self._pods.by("control", "control")
+    def find_intolerant(self, taint: Taint, node: str = "") -> str:
+        """A control pod (on this node) that does not tolerate a taint; empty if there is none."""
+        pods = (pod for pod in self._pods.by("control", "control") if node in ("", pod.spec.node_name))
         return min((str(pod.key) for pod in pods if not _tolerates(pod.tolerations, taint)), default="")
 
 

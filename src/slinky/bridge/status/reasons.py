@@ -221,8 +221,8 @@ class Reason(Enum):
     OPEN = ReasonRow("Open", "Slurm schedules jobs on this host.", status=True, subject=Subject.NODE)
     OPEN_UNTAINTED = ReasonRow(
         "OpenUntainted",
-        "Slurm schedules jobs on this host. The node has no taint, because pod {pod} could run on no other node.",
-        f"Add a node that Slurm does not use, or give the pod a toleration of the taint {names.MANAGED_TAINT}.",
+        "Slurm schedules jobs on this host. The node has no taint, because pod {pod} runs here or has no other node.",
+        f"Give the pod a toleration of the taint {names.MANAGED_TAINT}, or move it to a node that Slurm does not use.",
         status=True,
         subject=Subject.NODE,
     )

@@ -294,11 +294,11 @@ def test_a_node_with_a_worker_is_not_registered_a_second_time() -> None:
     assert isinstance(plan(labelled(), drained)[0], actions.UndrainHost)  # the worker left in time
 
 
-def test_the_last_node_of_control_pods_is_not_tainted() -> None:
+def test_a_node_that_control_pods_need_is_not_tainted() -> None:
     report = plan(labelled(taints=[]), host(), home_of="slurm/slurm-controller-0")
     assert isinstance(report[0], actions.ReportHostState)
     assert (report[0].text.status, report[0].text.reason) == (True, "OpenUntainted")
-    assert "pod slurm/slurm-controller-0 could run on no other node" in report[0].text.message
+    assert "pod slurm/slurm-controller-0 runs here or has no other node" in report[0].text.message
     assert len(report) == 1
 
 

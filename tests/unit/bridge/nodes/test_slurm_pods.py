@@ -59,7 +59,10 @@ def test_workers_are_found_by_node_and_by_host() -> None:
 def test_control_pods_without_the_toleration_would_be_evicted(
     labels: dict[str, str], tolerations: list[dict[str, str]], evicted: bool
 ) -> None:
-    assert slurm_pods(slurm_pod("p", labels, *tolerations)).find_evictable(TAINT) == ("slurm/p" if evicted else "")
+    pods = slurm_pods(slurm_pod("p", labels, *tolerations))
+    assert pods.find_intolerant(TAINT) == ("slurm/p" if evicted else "")
+    assert pods.find_intolerant(TAINT, "n1") == ("slurm/p" if evicted else "")
+    assert pods.find_intolerant(TAINT, "n2") == ""
 
 
 MANAGED = {"key": names.MANAGED_TAINT, "value": names.SCHEDULER, "effect": "NoExecute"}
