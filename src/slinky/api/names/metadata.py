@@ -23,6 +23,7 @@ POD_CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 POD_CORDON_OWNER = "nodeset.slinky.slurm.net/pod-cordon-owner"
 POD_CONDEMNED = "nodeset.slinky.slurm.net/pod-condemned"
 POD_DELETION_COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
+POD_KEPT_DRAIN = "nodeset.slinky.slurm.net/kept-drain"
 POD_DEADLINE = "nodeset.slinky.slurm.net/pod-deadline"
 POD_NODE = "nodeset.slinky.slurm.net/node"
 FORCE_DELETE = "nodeset.slinky.slurm.net/force-delete"
@@ -81,6 +82,9 @@ ANNOTATIONS = (
         "why and since when the operator removes this worker; the choice is final",
     ),
     MetadataName(POD_DELETION_COST, "pod", "user", "an integer; workers with a lower cost are removed first"),
+    MetadataName(
+        POD_KEPT_DRAIN, "pod", "operator", "drain (reason and user) that the host had before and gets again, as JSON"
+    ),
     MetadataName(POD_DEADLINE, "pod", "operator", "RFC 3339 time by which the last job on the worker has to end"),
     MetadataName(
         POD_NODE, "pod", "operator", "Kubernetes node for which a worker of DaemonSet mode or a pinned worker is meant"

@@ -10,7 +10,7 @@ from slinky.operator.framework.children import Child
 from slinky.operator.nodeset.causes import RemovalCause
 from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve
 from slinky.operator.nodeset.objects import Slot
-from slinky.operator.nodeset.workers import Worker
+from slinky.operator.nodeset.workers import KeptDrain, Worker
 from slinky.slurm import NodeUpdate
 
 
@@ -19,7 +19,8 @@ class CreateWorker:
     """Create the worker of a slot.
 
     `stale_host` is a host of that name that an earlier worker left in Slurm; it is deleted first. `release` takes it
-    out of our reservation before, because Slurm does not delete a reserved host.
+    out of our reservation before, because Slurm does not delete a reserved host. `drain` is a drain of the deleted host
+    that the new one gets again.
     """
 
     label: ClassVar[str] = "create"
@@ -27,6 +28,7 @@ class CreateWorker:
     slot: Slot
     stale_host: str = ""
     release: Reserve | EndReservation | None = None
+    drain: KeptDrain | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,6 +190,8 @@ class _Execution:
         for claim in objects.claims(self.node_set, action.slot):
             await self.context.children.apply(VOLUME_CLAIMS, claim, adopt=True)
         manifest = objects.pod(self.node_set, action.slot, self.worker_context)
+        if action.drain:
+            manifest["metadata"]["annotations"][metadata.POD_KEPT_DRAIN] = str(action.drain)
         WRITES.labels("create", "Pod").inc()
         self.context.pods.record_write(await self.context.client.create(PODS, manifest))
         self.record_event("SuccessfulCreate", f"Created pod {manifest['metadata']['name']}")

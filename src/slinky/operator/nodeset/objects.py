@@ -31,9 +31,13 @@ from slinky.operator.build.sshd import worker_config
 from slinky.operator.build.strategic_merge import check_types, merge
 from slinky.operator.nodeset.arguments import arguments, environment, limited_resources
 
-#: Reason in Slurm of a worker whose pod is being deleted. The container sets it, however the pod is deleted.
+#: Reason in Slurm of a worker whose pod is being deleted. The container sets it, however the pod is deleted, but leaves
+#: the drain of another owner as it is.
 TERMINATING_REASON = f"{metadata.REASON_PREFIX}Pod is terminating"
-_PRE_STOP = f"scontrol update nodename=\"$(hostname)\" state=down reason='{TERMINATING_REASON}'"
+_PRE_STOP = (
+    f"scontrol -o show node \"$(hostname)\" | grep +DRAIN | grep -qv 'Reason={metadata.REASON_PREFIX}' || "
+    f"scontrol update nodename=\"$(hostname)\" state=down reason='{TERMINATING_REASON}'"
+)
 
 #: Limits of the container that prints the log, where slurmd has limits.
 LOGFILE_LIMITS = {"cpu": "100m", "memory": "64Mi"}

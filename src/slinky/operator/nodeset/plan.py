@@ -24,6 +24,7 @@ from slinky.operator.nodeset.decisions import claims, drains, host_metadata, pla
 from slinky.operator.nodeset.objects import Slot, slot_hostname
 from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
 from slinky.operator.slurm.snapshot import SlurmSnapshot
+from slinky.slurm import Host
 
 #: Workers that one plan creates; the next plan creates further ones.
 MAX_CREATIONS = 500
@@ -81,9 +82,12 @@ def plan(snapshot: NodeSetSnapshot) -> list[Action]:
 
 def _creations(snapshot: NodeSetSnapshot) -> Iterable[CreateWorker]:
     slots = {slot: _stale_host(snapshot, slot) for slot in islice(_vacant_slots(snapshot), MAX_CREATIONS)}
-    stale = [host for host in slots.values() if host]
+    stale = [host.name for host in slots.values() if host]
     release = reservation.release_hosts(snapshot.node_set, stale, snapshot.workers, snapshot.slurm)
-    return [CreateWorker(slot, host, release if host else None) for slot, host in slots.items()]
+    return [
+        CreateWorker(slot, host.name, release, drains.kept_drain(host)) if host else CreateWorker(slot)
+        for slot, host in slots.items()
+    ]
 
 
 def _vacant_slots(snapshot: NodeSetSnapshot) -> Iterator[Slot]:
@@ -102,10 +106,10 @@ def _node_name(worker: Worker) -> str:
     return worker.pod.spec.node_name or worker.meta.annotations.get(metadata.POD_NODE, "")
 
 
-def _stale_host(snapshot: NodeSetSnapshot, slot: Slot) -> str:
+def _stale_host(snapshot: NodeSetSnapshot, slot: Slot) -> Host | None:
     """The host that an earlier worker left in Slurm; its settings would override those of the new worker."""
     host = snapshot.slurm.host(slot_hostname(snapshot.node_set, slot))
-    return host.name if host is not None and host.state.dynamic and not host.state.busy else ""
+    return host if host is not None and host.state.dynamic and not host.state.busy else None
 
 
 def _condemnations(snapshot: NodeSetSnapshot) -> Iterable[CondemnWorker]:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
+
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.timestamps import age_seconds, format_timestamp
@@ -67,6 +69,24 @@ class Condemnation(NamedTuple):
     def seconds(self, now: datetime) -> float:
         """Seconds since the worker was condemned; 0 if the time cannot be parsed."""
         return age_seconds(self.since, now)
+
+
+class KeptDrain(msgspec.Struct, frozen=True):
+    """A drain that does not belong to the operator and outlives the pod of its worker: its reason and its user."""
+
+    reason: str
+    user: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "KeptDrain | None":
+        """The drain in the annotation of a pod; None without one."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
+    def __str__(self) -> str:
+        return msgspec.json.encode(self).decode()
 
 
 @dataclass(frozen=True)
@@ -132,6 +152,11 @@ class Worker:
     def age(self) -> float:
         """Seconds since its pod was created."""
         return age_seconds(self.meta.creation_timestamp, self.now)
+
+    @cached_property
+    def kept_drain(self) -> KeptDrain | None:
+        """The drain that its host had before its pod was created; None once the host has it again."""
+        return KeptDrain.parse(self.meta.annotations.get(metadata.POD_KEPT_DRAIN, ""))
 
     @cached_property
     def cordoned(self) -> bool:

@@ -26,6 +26,7 @@ from slinky.operator.nodeset.actions import (
 from slinky.operator.nodeset.decisions.drains import deletion_permission
 from slinky.operator.nodeset.plan import MAX_CREATIONS, plan
 from slinky.operator.nodeset.status import health
+from slinky.operator.nodeset.workers import KeptDrain
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 
@@ -60,6 +61,12 @@ def test_a_record_of_an_earlier_worker_is_forgotten_before_the_new_one_comes() -
     stale, busy = host("gpu-0", "DOWN+DRAIN"), host("gpu-1", "MIXED")
     actions = plan(node_set_snapshot(node_set(replicas=2), [], trusted_snapshot(stale, busy)))
     assert [action.stale_host for action in kinds(actions, CreateWorker)] == ["gpu-0", ""]
+
+
+def test_a_worker_that_is_created_again_gets_the_drain_of_its_administrator() -> None:
+    drained = host("gpu-0", "IDLE+DRAIN", "bad GPU", reason_set_by_user="alice")
+    (creation,) = kinds(plan(node_set_snapshot(node_set(replicas=1), [], trusted_snapshot(drained))), CreateWorker)
+    assert (creation.stale_host, creation.drain) == ("gpu-0", KeptDrain("bad GPU", "alice"))
 
 
 def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:

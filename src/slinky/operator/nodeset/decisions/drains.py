@@ -2,8 +2,8 @@
 """Why a host is drained, what the operator writes to Slurm, and when a worker may be deleted. Pure.
 
 Every drain of the operator has a reason with our prefix. A drain without the prefix belongs to an administrator or to
-Slurm: the operator respects it and never undoes it. A worker is deleted only if Slurm has recently confirmed that
-nothing runs on it, or if a user overrides this.
+Slurm: the operator respects it and never undoes it, and the host of a worker that is created again gets it again. A
+worker is deleted only if Slurm has recently confirmed that nothing runs on it, or if a user overrides this.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,10 +14,29 @@ from slinky.kube.views import Node
 from slinky.operator.nodeset.actions import CancelJobs, UpdateHost
 from slinky.operator.nodeset.causes import RemovalCause
 from slinky.operator.nodeset.objects import TERMINATING_REASON
-from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
-from slinky.slurm import NodeUpdate
+from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, KeptDrain, Worker
+from slinky.slurm import Host, NodeUpdate
 
 LONGEST_REASON = 256
+
+#: Beginnings of reasons of Slurm itself about a slurmd or its machine, which do not concern the next worker.
+ENDED_REASONS = (
+    "Not responding",
+    "Low ",
+    "gres/",
+    "Kill task failed",
+    "Node unexpectedly rebooted",
+    "Prolog error",
+    "Epilog error",
+)
+
+
+def kept_drain(host: Host) -> KeptDrain | None:
+    """The drain that a host keeps when its worker is created again; None without one."""
+    ours = host.reason.startswith(metadata.REASON_PREFIX)
+    if not host.state.draining or not host.reason or ours or host.reason.startswith(ENDED_REASONS):
+        return None
+    return KeptDrain(host.reason[:LONGEST_REASON], host.reason_set_by_user)
 
 
 def drain_reason(worker: Worker, propagated_conditions: tuple[str, ...] = (), outage: str = "") -> str:
@@ -41,7 +60,10 @@ def drain_actions(worker: Worker, reason: str) -> Iterable[UpdateHost]:
         return
     ours, text = host.reason.startswith(metadata.REASON_PREFIX), slurm_reason(reason)
     change: tuple[str, NodeUpdate] | None = None
-    if reason:
+    if worker.kept_drain is not None and not host.state.draining:
+        kept, reason = worker.kept_drain, worker.kept_drain.reason
+        change = "drain", NodeUpdate(state=["DRAIN"], reason=kept.reason, reason_uid=kept.user or None)
+    elif reason:
         if not host.state.draining or (ours and host.reason != text):
             change = "drain", NodeUpdate(state=["DRAIN"], reason=text)
     elif host.state.draining and ours and not worker.terminating:

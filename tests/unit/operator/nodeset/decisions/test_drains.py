@@ -2,12 +2,15 @@
 from typing import Any
 
 import pytest
-from tests.unit.operator.samples import UNTRUSTED, host, node, pod, trusted_snapshot, worker_of
+from tests.unit.operator.samples import UNTRUSTED, host, node, node_set, pod, trusted_snapshot, worker_of
 
 from slinky.api.names import metadata
 from slinky.kube.types import Condition
+from slinky.operator.nodeset.actions import UpdateHost
 from slinky.operator.nodeset.decisions import drains
+from slinky.operator.nodeset.decisions.host_metadata import pod_updates
 from slinky.operator.nodeset.objects import TERMINATING_REASON
+from slinky.operator.nodeset.workers import KeptDrain, Worker
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 OURS = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
@@ -94,6 +97,36 @@ def test_drains_have_owners(
     assert [action.what for action in actions] == ([change] if change else [])
     if change == "drain":
         assert str(actions[0].change.reason).startswith(metadata.REASON_PREFIX)
+
+
+@pytest.mark.parametrize(
+    ("law", "state", "reason", "kept"),
+    [
+        ("an administrator's", "IDLE+DRAIN", "bad GPU", True),
+        ("of a host that went down since", "DOWN+DRAIN+NOT_RESPONDING", "bad GPU", True),
+        ("ours", "IDLE+DRAIN", OURS, False),
+        ("of Slurm, about the slurmd before", "IDLE+DRAIN+INVALID_REG", "Low RealMemory (reported:1 < 2)", False),
+        ("none any more", "IDLE", "bad GPU", False),
+    ],
+)
+def test_a_drain_of_another_owner_outlives_its_worker(law: str, state: str, reason: str, kept: bool) -> None:
+    drain = drains.kept_drain(host(state=state, reason=reason, reason_set_by_user="alice"))
+    assert drain == (KeptDrain("bad GPU", "alice") if kept else None)
+
+
+def test_a_new_worker_gets_the_drain_of_its_host_back_with_reason_and_user() -> None:
+    new = pod(pod_kept_drain=str(KeptDrain("bad GPU", "alice")), pod_cordon="true")
+    (action,) = drain_changes(worker_of(new, trusted_snapshot(host())))
+    assert (action.change.state, action.change.reason, action.change.reason_uid) == (["DRAIN"], "bad GPU", "alice")
+    drained = worker_of(new, trusted_snapshot(host(state="IDLE+DRAIN", reason="bad GPU")))
+    assert drain_changes(drained) == []
+    (update,) = pod_updates(node_set(), drained)
+    assert update.annotations[metadata.POD_KEPT_DRAIN] is None, "the drain belongs to Slurm again"
+    assert worker_of(pod(pod_kept_drain="{nonsense"), trusted_snapshot(host())).kept_drain is None
+
+
+def drain_changes(worker: Worker) -> list[UpdateHost]:
+    return list(drains.drain_actions(worker, drains.drain_reason(worker)))
 
 
 def test_an_unknown_host_is_not_changed() -> None:
