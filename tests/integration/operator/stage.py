@@ -20,7 +20,7 @@ from tests.support.waiting import eventually, quiescent
 
 from slinky.api.controller import CONTROLLERS
 from slinky.api.names import metadata
-from slinky.api.names.child_names import SLURMRESTD
+from slinky.api.names.child_names import SLURMRESTD, VERSION_READER
 from slinky.api.names.wellknown import SLURMRESTD_PORT
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
@@ -77,8 +77,10 @@ class OperatorStage:
         return item
 
     async def names(self, resource: Resource[Any]) -> list[str]:
+        """The objects of a kind, without the pods that read versions, which no kubelet ends here."""
         items = await self.client.list(resource.viewed_as(Unstructured), namespace=self.namespace)
-        return sorted(item.metadata.name for item in items)
+        named = ((item.metadata.name, item.metadata.labels.get(metadata.APP_NAME)) for item in items)
+        return sorted(name for name, app in named if app != VERSION_READER.app)
 
     async def apply(
         self, resource: Resource[Any], name: str, *, labels: dict[str, str] | None = None, **body: Any
