@@ -143,6 +143,8 @@ class ControlLoop(Generic[K]):
                     await self.reconcile_once(key)
             finally:
                 self.queue.done(key)
+            # A reconcile without a request does not suspend: a thousand in a row would stall the loop.
+            await asyncio.sleep(0)
 
     async def reconcile_once(self, key: K) -> None:
         """Reconcile `key` and queue it again as the outcome demands."""

@@ -25,6 +25,7 @@ from slinky.kube import (
 )
 from slinky.kube.controller import OBJECTS_PER_SLICE
 from slinky.observe import Log, ManualClock
+from slinky.observe.clock import settle
 from slinky.observe.log import record_fields
 
 A = Key("ns", "a")
@@ -108,13 +109,25 @@ async def test_a_loop_that_starts_reconciles_everything_in_its_caches_once() -> 
     for number, name in enumerate(names, 1):
         rig.cache.put(config_map(name, number))
     async with rig.running():
-        await rig.clock.advance(1.0)
+        await settle(rounds=len(names))
         assert sorted(key.name for key in rig.reconciled) == sorted(names)
         rig.cache.put(config_map(names[0], 10_000))
         await rig.clock.advance(1.0)
         assert rig.reconciled[-1].name == names[0]
     rig.cache.put(config_map(names[1], 20_000))
     assert len(rig.controller.queue) == 0, "a loop that was stopped collects nothing either"
+
+
+async def test_reconciles_without_a_request_do_not_stall_the_event_loop() -> None:
+    rig = Rig(fine, workers=4)
+    async with rig.running():
+        for number in range(1000):
+            rig.cache.put(config_map(f"object-{number}", number + 1))
+        before = -1
+        while len(rig.reconciled) < 1000:
+            assert len(rig.reconciled) - before <= 5, "each worker reconciles one key before other work has its turn"
+            before = len(rig.reconciled)
+            await asyncio.sleep(0)
 
 
 async def test_a_key_is_reconciled_again_after_the_requested_time() -> None:
@@ -228,7 +241,7 @@ async def test_a_group_that_hangs_does_not_delay_other_groups() -> None:
             rig.controller.queue.add(Key("dead", str(number)))
         for number in range(50):
             rig.controller.queue.add(Key("well", str(number)))
-        await rig.clock.advance(1.0)
+        await settle(rounds=100)
         assert sum(key.namespace == "well" for key in rig.reconciled) == 50
 
 

@@ -6,6 +6,7 @@ decision is made on a fresh snapshot in the same reconcile. The reconciler has n
 in flight: after a restart, everything it needs is on the pods and in the jobs.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 
@@ -61,6 +62,7 @@ class WorkloadReconciler:
                 execution = await self._executor.execute(workload, plan.actions, snapshot.job_spec)
             if not execution.decide_again:
                 break
+            await asyncio.sleep(0)  # both halves are long for a large gang
             snapshot = await self._builder.refresh(snapshot, execution.obstacles)
         else:
             plan.retry_after(UNSETTLED_RETRY)

@@ -46,6 +46,8 @@ from slinky.slurm.model.views import Host, Reservation
 
 log = Log("slinky.slurm.mirror")
 
+#: Changes of one list that are reported before the event loop serves others.
+CHANGES_PER_SLICE = 200
 N = TypeVar("N", Host, Partition, Reservation)
 
 
@@ -309,15 +311,15 @@ class Mirror:
                     self._request(source, Urgency.NOW)
             case Source.NODES:
                 nodes = await self._client.nodes(since=self._list_times.get(source))
-                self._update_table(ObjectKind.NODE, source, self.nodes, nodes)
+                await self._update_table(ObjectKind.NODE, source, self.nodes, nodes)
             case Source.PARTITIONS:
                 partitions = await self._client.partitions(since=self._list_times.get(source))
-                self._update_table(ObjectKind.PARTITION, source, self.partitions, partitions)
+                await self._update_table(ObjectKind.PARTITION, source, self.partitions, partitions)
             case Source.PENDING_JOBS:
                 await self._fetch_pending_jobs()
             case Source.RESERVATIONS:
                 reservations = await self._client.reservations(since=self._list_times.get(source))
-                self._update_table(ObjectKind.RESERVATION, source, self.reservations, reservations)
+                await self._update_table(ObjectKind.RESERVATION, source, self.reservations, reservations)
         # Another cluster behind the same address would look like the loss of every object in this one.
         session = self._client.session
         session.expected_cluster = session.expected_cluster or session.server.cluster
@@ -384,7 +386,7 @@ class Mirror:
         if backfill_has_run(before, counters):
             await self._tracker.refresh_pending()
 
-    def _update_table(
+    async def _update_table(
         self, kind: ObjectKind, source: Source, table: ObservedTable[N], listing: Listing[N] | None
     ) -> None:
         """Update one table from a list; None confirms the table as it is."""
@@ -396,8 +398,10 @@ class Mirror:
         changes = table.replace({item.name: item for item in listing.items}, is_same=EQUIVALENT.get(kind))
         if (loss is None) is not (table.unconfirmed_loss is None):
             self._notify(Change(ObjectKind.MIRROR, "", loss, table.unconfirmed_loss))
-        for key, before, after in changes:
+        for count, (key, before, after) in enumerate(changes, 1):
             self._notify(Change(kind, key, before, after))
+            if count % CHANGES_PER_SLICE == 0:
+                await asyncio.sleep(0)
         if changes and kind is ObjectKind.NODE:
             self._nodes_changed_at = self._clock()
             self._request(Source.JOBS, Urgency.NOW)  # a job may have started or ended on the node

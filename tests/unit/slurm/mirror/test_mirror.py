@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from slinky.slurm import Change, Diag, Host, Listing, Mirror, ObjectKind, PollingIntervals, SlurmClient, number
+from slinky.slurm.mirror.mirror import CHANGES_PER_SLICE
 from slinky.slurm.mirror.polling import Source
 from slinky.slurm.model.statistics import RpcCount
 
@@ -80,3 +81,22 @@ async def test_jobs_follow_nodes_once_they_are_read_after_the_last_change_of_a_n
         now[0] += 1
         await mirror._read_source(source)
         assert mirror.jobs_follow_nodes is expected
+
+
+async def test_many_changes_of_one_list_do_not_stall_the_event_loop() -> None:
+    class ManyNodes(FakeSlurmctld):
+        async def nodes(self, since: int | None = None) -> Listing[Host] | None:
+            return Listing(tuple(Host(f"n{number}") for number in range(1000)), 1) if since is None else None
+
+    mirror, reported = Mirror(cast(SlurmClient, cast(Any, ManyNodes()))), 0
+
+    def count(change: Change) -> None:
+        nonlocal reported
+        reported += change.kind is ObjectKind.NODE
+
+    mirror.listen(count)
+    async with mirror:
+        while reported < 1000:
+            before = reported
+            await asyncio.sleep(0)
+            assert reported - before <= CHANGES_PER_SLICE
