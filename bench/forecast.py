@@ -14,6 +14,8 @@ from slinky.slurm.model.accounting_jobs import AccountingJob, AccountingJobState
 from slinky.slurm.model.partitions import Partition, PartitionMode
 
 JOBS, HOSTS, RUNNING, LIMIT = 10_000, 5_000, 4_000, 2.0
+#: A short queue of the same cluster: its clock must not be exact, because 4,000 running jobs have as many ends.
+FEW_JOBS, FEW_LIMIT = 400, 1.0
 START_LIMIT = 0.15
 NOW = 1_800_000_000
 USERS = [f"user{number}" for number in range(60)]
@@ -99,11 +101,16 @@ def main() -> int:
         f"forecast of {JOBS} pending jobs over {HOSTS} nodes, {RUNNING} running: {spent:.2f} s of CPU (limit {LIMIT})"
     )
     print(f"jobs with a forecast: {known}")
+    small = cluster(seed=1, jobs=FEW_JOBS)
+    begin = time.process_time()
+    forecast(small)
+    few = time.process_time() - begin
+    print(f"forecast of {FEW_JOBS} pending jobs: {few:.2f} s of CPU (limit {FEW_LIMIT})")
     start = start_seconds("--version")
     print(f"start of `slinky --version`: {start * 1000:.0f} ms of CPU (limit {START_LIMIT * 1000:.0f})")
     for argv in (("--help",), ("version", "--client"), ("explain", "--help")):
         print(f"start of `slinky {' '.join(argv)}`: {start_seconds(*argv) * 1000:.0f} ms of CPU")
-    return 0 if spent <= LIMIT and known == JOBS and start <= START_LIMIT else 1
+    return 0 if spent <= LIMIT and few <= FEW_LIMIT and known == JOBS and start <= START_LIMIT else 1
 
 
 if __name__ == "__main__":

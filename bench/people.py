@@ -27,7 +27,8 @@ from slinky.web.server import PageServer, serve_page
 from slinky.web.settings import WebSettings
 
 ADDRESSES = ("/", "/queue", "/queue?state=pending&partition=gpu&page=20", "/queue?state=running", "/jobs/5000",
-             "/jobs/1000001", "/nodes", "/nodes?group=partition&page=3", "/nodes/n00001", "/accounts")  # fmt: skip
+             "/jobs/1000001", "/nodes", "/nodes?group=partition&page=3", "/nodes/n00001", "/accounts",
+             "/whatif")  # fmt: skip
 FIRST_BYTE_LIMIT = 0.1
 PAGES, SECONDS, CHANGES_PER_SECOND, LIVE_LIMIT = 200, 30, 100, 0.1
 

@@ -35,8 +35,9 @@ from slinky.slurm.model.views import Host, Job
 MAX_STARTS = 20_000
 #: Seconds to which slurmctld's backfill rounds the ends of planned jobs (`bf_resolution`).
 RESOLUTION = 60
-#: Starts up to which the simulation has this resolution.
+#: Starts and running jobs up to which the simulation has this resolution; the work grows with both.
 EXACT_STARTS = 500
+EXACT_RUNNING = 150
 #: Steps of the clock for larger queues.
 CLOCK_STEPS = 90
 #: Nodes of a planned job that are named.
@@ -290,9 +291,10 @@ class _Simulation:
     # --- the clock
 
     def _clock_step(self) -> int:
-        """The resolution of slurmctld, or for a large queue a share of the time in which it is worked off."""
+        """The resolution of slurmctld, or for a large cluster a share of the time in which the queue is worked off."""
         starts = sum(entry.tasks for entry in self._queue)
-        if starts <= EXACT_STARTS or not self._hosts:
+        is_small = starts <= EXACT_STARTS and len(self._snapshot.running) <= EXACT_RUNNING
+        if is_small or not starts or not self._hosts:
             return RESOLUTION
         work = sum(entry.need.nodes * entry.need.seconds * entry.tasks for entry in self._queue)
         longest = max(entry.need.seconds for entry in self._queue)
