@@ -33,7 +33,8 @@ from slinky.web.server import PageServer, serve_page
 from slinky.web.settings import WebSettings
 
 PAGES = ("/", "/queue", "/queue?state=pending&partition=cpu&page=2", "/jobs/3", "/jobs/1000001", "/nodes",
-         "/nodes?state=drained", "/nodes/n00001", "/accounts", "/nothing")  # fmt: skip
+         "/nodes?state=drained", "/nodes/n00001", "/accounts", "/whatif",
+         "/whatif?drain=n00001", "/nothing")  # fmt: skip
 SCREENSHOTS = {"overview": "/", "queue": "/queue?state=pending", "job": "/jobs/3", "nodes": "/nodes"}
 SCRIPT_RAN = "window.hostileScriptRan === true"
 

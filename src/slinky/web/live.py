@@ -17,6 +17,9 @@ from slinky.web.page_data import PageData
 from slinky.web.visibility import Viewer, Visibility, visibility
 
 #: Renders the live region of a page: data, what the viewer sees, path and query.
+#: The page whose content costs too much to be computed again whenever the cluster changes.
+FIXED_PAGE = "/whatif"
+
 Render = Callable[[PageData, Visibility, str], bytes]
 
 
@@ -69,6 +72,8 @@ class LivePages:
         sees: dict[Viewer, Visibility] = {}
         contents: dict[tuple[Visibility, str], bytes] = {}
         for page in tuple(self._pages):
+            if page.address.startswith(FIXED_PAGE):
+                continue
             if page.viewer not in sees:
                 sees[page.viewer] = visibility(page.viewer, data)
             key = sees[page.viewer], page.address

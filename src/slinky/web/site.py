@@ -14,12 +14,14 @@ from slinky.web.pages.job import job_page
 from slinky.web.pages.nodes import node_page, nodes_form, nodes_page
 from slinky.web.pages.overview import overview_page
 from slinky.web.pages.queue import queue_form, queue_page
+from slinky.web.pages.what_if import what_if_form, what_if_page
 from slinky.web.views.accounts import accounts_view
 from slinky.web.views.job import job_view
 from slinky.web.views.job_row import shown_name
 from slinky.web.views.nodes import node_view, nodes_view
 from slinky.web.views.overview import overview
 from slinky.web.views.queue import queue_view
+from slinky.web.views.what_if import what_if_view
 
 
 class PageNotFound(Exception):  # noqa: N818 -- an answer, not a failure
@@ -53,6 +55,9 @@ def render_page(data: PageData, address: str) -> RenderedPage:
             return RenderedPage("Nodes", nodes_page(nodes), nodes_form(nodes))
         case "accounts":
             return RenderedPage("Accounts", accounts_page(accounts_view(data)))
+        case "whatif":
+            change = what_if_view(data, query)
+            return RenderedPage("What if", what_if_page(change), what_if_form(change))
     raise PageNotFound("There is no such page.")
 
 

@@ -15,7 +15,7 @@ from slinky.web.page_data import PageData
 
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m\u202e</td>"
 ADDRESSES = ("/", "/queue", "/queue?state=all", "/jobs/1", "/jobs/2", "/nodes", "/nodes?group=topology", "/nodes/n1",
-             "/nodes/n4", "/accounts")  # fmt: skip
+             "/nodes/n4", "/accounts", "/whatif", "/whatif?add=work&count=2")  # fmt: skip
 
 
 def page_data(snapshot: QueueSnapshot, **fields: Any) -> PageData:

@@ -12,7 +12,8 @@ from slinky.web.views.job_row import shown_name, shown_text
 
 #: Data that is older than this many seconds is called old.
 OLD_SECONDS = 120
-NAVIGATION = (("/", "Overview"), ("/queue", "Queue"), ("/nodes", "Nodes"), ("/accounts", "Accounts"))
+NAVIGATION = (("/", "Overview"), ("/queue", "Queue"), ("/nodes", "Nodes"), ("/accounts", "Accounts"),
+              ("/whatif", "What if"))  # fmt: skip
 
 
 @dataclass(frozen=True)
