@@ -20,6 +20,7 @@ from slinky.slurm.errors import (
     Throttled,
     TransportError,
     Unsupported,
+    UntrustedServer,
 )
 from slinky.slurm.hostlist import HostlistError, expand, fold
 from slinky.slurm.mirror.doorbell import Doorbell, hook_script
@@ -110,6 +111,7 @@ __all__ = [
     "Tres",
     "UnconfirmedLoss",
     "Unsupported",
+    "UntrustedServer",
     "configured_tokens",
     "expand",
     "fold",

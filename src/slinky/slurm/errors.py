@@ -8,6 +8,7 @@ number is a `Rejected` that carries the number.
     SlurmError
     ├── Retryable                    try again later; it is unknown whether the request was applied
     │   ├── TransportError           no usable response: refused, reset, timed out
+    │   │   ├── UntrustedServer      the certificate of the server was not accepted; nothing was sent
     │   │   └── Malformed            a response that is not from slurmrestd: a proxy's page, garbage, a truncated body
     │   ├── Throttled                Slurm's rate limit was exceeded
     │   └── SlurmctldUnreachable     slurmrestd responds, slurmctld does not
@@ -56,6 +57,10 @@ class Retryable(SlurmError):
 
 class TransportError(Retryable):
     """No usable response from slurmrestd: the connection was refused or reset, or the request timed out."""
+
+
+class UntrustedServer(TransportError):
+    """The TLS certificate of the server was not accepted; neither the token nor the request was sent."""
 
 
 class Malformed(TransportError):

@@ -16,7 +16,7 @@ from slinky.kube.tls import load_pair, server_context
 from slinky.kube.types import Key
 from slinky.observe import Health, ManualClock
 from slinky.operator.slurm.clusters import Clusters, TlsServer
-from slinky.slurm.errors import TransportError
+from slinky.slurm.errors import UntrustedServer
 from slinky.slurm.transport.http import HttpTransport
 from slinky.tlsproxy import proxy as proxy_module
 from slinky.tlsproxy.app import CHECK_SECONDS, TlsProxyError, TlsProxySettings, main
@@ -133,7 +133,7 @@ async def test_a_client_can_name_the_server_that_it_reaches_by_address() -> None
             assert (await transport.send("GET", "/", headers={})).body == b"{}"
         for name in ("another.slurm", None):
             async with HttpTransport(url, tls=server.context(), tls_name=name) as transport:
-                with pytest.raises(TransportError, match=r"(?i)certificate"):
+                with pytest.raises(UntrustedServer, match=r"(?i)certificate"):
                     await transport.send("GET", "/", headers={"X-SLURM-USER-TOKEN": "secret"})
 
 

@@ -24,6 +24,7 @@ class SlurmSnapshot(NamedTuple):
     hosts: Mapping[str, Host] = {}
     reservations: Mapping[str, Reservation] = {}
     error: str = ""
+    untrusted: bool = False  # the certificate of slurmrestd was not accepted
     doubt: str = ""
     deadlines: Mapping[str, float] = {}  # latest end of the jobs on a host, in seconds since 1970
     reachable_seconds: float = math.inf  # for how long the cluster has been reachable without interruption
@@ -57,6 +58,13 @@ class SlurmSnapshot(NamedTuple):
         """Return the state of the condition SlurmReachable."""
         if not self.connected:
             return ConditionState(None, "NoRestApi", "no RestApi refers to the Controller of this cluster")
+        if self.untrusted:
+            message = (
+                "slurmrestd has a certificate that the authorities of its RestApi have not signed, so no token was "
+                f"sent: {self.error}; another program may answer in its place, or its pod has another Secret than "
+                "<name>-restapi-tls"
+            )
+            return ConditionState(False, "CertificateNotTrusted", message)
         if self.error:
             return ConditionState(False, "Unreachable", self.error)
         if self.doubt:

@@ -21,7 +21,7 @@ from msgspec import structs
 
 from slinky.observe import Log
 from slinky.slurm.client import SlurmClient
-from slinky.slurm.errors import SlurmError
+from slinky.slurm.errors import SlurmError, UntrustedServer
 from slinky.slurm.mirror.feed import Change, Feed, Listener, ObjectKind, is_activity
 from slinky.slurm.mirror.job_record import UNSAVED_SECONDS, JobRecord
 from slinky.slurm.mirror.job_tracker import JobLookup, JobTracker
@@ -327,9 +327,11 @@ class Mirror:
     def _connection_failed(self, error: SlurmError) -> None:
         before, self.fault = self.fault, error
         if before is None:
-            log.warning("connection to Slurm lost", error=error)
             self._tracker.verify_since(self._clock() - UNSAVED_SECONDS)
-            self._notify(Change(ObjectKind.MIRROR, "", None, error))
+        # Other causes may alternate from request to request; a certificate that is not accepted asks for a person.
+        if before is None or isinstance(before, UntrustedServer) is not isinstance(error, UntrustedServer):
+            log.warning("connection to Slurm lost", error=error)
+            self._notify(Change(ObjectKind.MIRROR, "", before, error))
 
     def _source_recovered(self) -> None:
         """Retry the sources that still fail at once; the connection is restored when every required source is read."""

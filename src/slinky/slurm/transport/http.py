@@ -6,6 +6,7 @@ may have been applied. Nothing is retried here.
 """
 
 import asyncio
+import math
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +19,15 @@ from yarl import URL
 
 from slinky.bounds import RESPONSE_BYTES_MAX
 from slinky.observe.descriptors import occupy_stale_descriptor
-from slinky.slurm.errors import Malformed, TransportError
+from slinky.slurm.errors import Malformed, TransportError, UntrustedServer
 from slinky.slurm.transport.decode import RawResponse
 from slinky.slurm.transport.response_guard import install_guard
 
 #: slurmrestd has a handful of threads; requests on more connections only queue there.
 CONNECTIONS = 8
 CONNECT_DEADLINE = 5.0
+#: Seconds after which a TLS connection is not used again, so that the server is verified again.
+TLS_CONNECTION_SECONDS = 15.0
 
 Query = Sequence[tuple[str, str]]
 
@@ -116,6 +119,8 @@ class HttpTransport:
             raise TransportError(
                 f"{method} {path}: no response within {deadline:g} s", maybe_applied=method != "GET"
             ) from error
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise UntrustedServer(f"{method} {path}: {error.certificate_error}") from error
         except aiohttp.ClientConnectorError as error:
             raise TransportError(f"{method} {path}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -158,7 +163,9 @@ class HttpTransport:
                 else aiohttp.TCPConnector(limit=self._connections, ssl=tls)
             )
             self._session = aiohttp.ClientSession(
-                connector=install_guard(connector),
+                connector=install_guard(
+                    connector, TLS_CONNECTION_SECONDS if self.base.startswith("https:") else math.inf
+                ),
                 auto_decompress=False,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_DEADLINE),
             )

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drops the second response that slurmrestd sends after an error, before aiohttp's parser sees it.
+"""Drops the second response that slurmrestd sends after an error, and ends connections that are too old.
 
 After every error response (which announces `Connection: Close`) slurmrestd 26.05 sends a second, shorter response on
 the same connection. A strict parser reports a protocol error and loses the first response. `ResponseGuard` passes on
 exactly the announced bytes of a closing response and drops the rest. It does not touch responses that keep the
 connection open.
+
+A server is verified when a connection is opened. Polling would keep one connection open for ever, so that another
+certificate of the server went unnoticed; a connection with a lifetime is closed after the first response beyond it.
 """
 
 import asyncio
 import functools
 import math
 import re
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import BaseConnector
 from aiohttp.client_proto import ResponseHandler
@@ -22,12 +25,18 @@ _MAX_HEAD_BYTES = 64 * 1024
 
 
 class ResponseGuard(ResponseHandler):
-    """aiohttp's response handler, which receives at most one response per request."""
+    """aiohttp's response handler, which receives at most one response per request, and none after its lifetime."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, lifetime: float = math.inf) -> None:
         super().__init__(loop)
         self._head = b""
         self._remaining: float | None = None
+        self._expires_at = loop.time() + lifetime
+
+    @property
+    def should_close(self) -> bool:
+        """Whether the connection is closed when its response has been read, instead of being used again."""
+        return super().should_close or self._loop.time() > self._expires_at
 
     def set_response_params(self, **settings: Any) -> None:
         """Expect a new response head, since a new request is being sent."""
@@ -66,8 +75,8 @@ def remaining_bytes(head: bytes) -> float | None:
     return end + 4 + int(length[1]) - len(head)
 
 
-def install_guard(connector: BaseConnector) -> BaseConnector:
+def install_guard(connector: BaseConnector, lifetime: float = math.inf) -> BaseConnector:
     """Make a connector use `ResponseGuard`; aiohttp has no public way to choose the handler."""
-    handler: type[ResponseHandler] = ResponseGuard
-    connector._factory = functools.partial(handler, loop=asyncio.get_running_loop())
+    create = functools.partial(ResponseGuard, loop=asyncio.get_running_loop(), lifetime=lifetime)
+    connector._factory = cast("functools.partial[ResponseHandler]", create)
     return connector

@@ -16,3 +16,12 @@ def test_a_snapshot_that_is_not_trusted_knows_no_host() -> None:
     assert SlurmSnapshot().condition().value is None
     assert trusted_snapshot().condition().value is True
     assert SlurmSnapshot(connected=True, error="refused").condition().value is False
+
+
+def test_a_certificate_that_is_not_accepted_has_a_reason_of_its_own() -> None:
+    condition = SlurmSnapshot(
+        connected=True, error="unable to get local issuer certificate", untrusted=True
+    ).condition()
+    assert (condition.value, condition.reason) == (False, "CertificateNotTrusted")
+    assert "no token was sent" in condition.message
+    assert "unable to get local issuer certificate" in condition.message

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import contextlib
+import functools
 import itertools
 import math
 
@@ -8,8 +10,9 @@ from aiohttp.client_proto import ResponseHandler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slinky.slurm.transport import http
 from slinky.slurm.transport.http import HttpTransport
-from slinky.slurm.transport.response_guard import ResponseGuard, remaining_bytes
+from slinky.slurm.transport.response_guard import ResponseGuard, install_guard, remaining_bytes
 
 CLOSING = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 5\r\n\r\n"
 SECOND = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 3\r\n\r\nabc"
@@ -60,3 +63,28 @@ async def test_a_paused_parser_is_resumed(monkeypatch: pytest.MonkeyPatch) -> No
     for data in (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"12345", b""):
         handler.data_received(data)
     assert passed[-2:] == [b"12345", b""]
+
+
+@pytest.mark.parametrize(("lifetime", "connections"), [(math.inf, 1), (0.0, 3)])
+async def test_a_connection_is_not_used_again_after_its_lifetime(
+    monkeypatch: pytest.MonkeyPatch, lifetime: float, connections: int
+) -> None:
+    guard = functools.partial(install_guard, lifetime=lifetime)
+    monkeypatch.setattr(http, "install_guard", lambda connector, _: guard(connector))
+    opened = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened
+        opened += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, HttpTransport(f"http://127.0.0.1:{port}") as transport:
+        for _ in range(3):
+            assert (await transport.send("GET", "/", headers={})).body == b"{}"
+    assert opened == connections
