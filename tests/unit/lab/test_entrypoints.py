@@ -107,6 +107,35 @@ def test_an_empty_topology_is_left_out(started: Start) -> None:
     assert started("slurmd", "slurmd", "--conf", "'Features=gpu'") == ["-D", "--conf", "Features=gpu"]
 
 
-def test_slurmctld_gets_its_arguments_and_then_its_options(started: Start) -> None:
-    found = started("slurmctld", "slurmctld", HOSTILE, "a b", SLURMCTLD_OPTIONS="-vv *")
-    assert found == ["-D", "-i", HOSTILE, "a b", "-vv", "*"]
+def test_slurmctld_gets_its_arguments_and_then_its_options(started: Start, state: Path) -> None:
+    (state / "assoc_usage").touch()
+    found = started("slurmctld", "slurmctld", HOSTILE, "a b", SLURMCTLD_OPTIONS="-vv *", SLURM_CONF=f"{state}/conf")
+    assert found == ["-D", HOSTILE, "a b", "-vv", "*"]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """The folder of slurmctld's state, which the file conf in it names."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "conf").write_text(f"ClusterName=x\nStateSaveLocation = {folder}\n")
+    return folder
+
+
+def test_errors_in_the_state_are_ignored_only_in_state_that_began_empty(started: Start, state: Path) -> None:
+    def options() -> list[str]:
+        return started("slurmctld", "slurmctld", SLURM_CONF=f"{state}/conf")
+
+    assert options() == ["-D", "-i"]
+    (state / "clustername").touch()  # slurmctld was killed before it had written assoc_usage
+    assert options() == ["-D", "-i"]
+    (state / "assoc_usage").touch()
+    assert options() == ["-D"]
+    (state / "assoc_usage").unlink()  # lost later
+    assert options() == ["-D"]
+
+
+@pytest.mark.parametrize("file", ["clustername", "job_state", "node_state"])
+def test_errors_in_restored_state_stop_slurmctld(started: Start, state: Path, file: str) -> None:
+    (state / file).touch()
+    assert started("slurmctld", "slurmctld", SLURM_CONF=f"{state}/conf") == ["-D"]
