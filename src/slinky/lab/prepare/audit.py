@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from slinky.lab.prepare.debian import CHECK
 from slinky.lab.prepare.images import ARCHIVE
 from slinky.lab.prepare.inventory import SLURM, ArtifactInventory
 from slinky.lab.prepare.packages import ImageContents, Package, differences, read_image, render_lock, render_sbom
@@ -112,6 +113,8 @@ def main(arguments: Sequence[str]) -> int:
         changes = compare(name, contents, write=options.write)
         print(f"image {name}: built {contents.created}, {len(contents.packages)} packages, {len(changes)} differences")
         print("".join(f"  {change}\n" for change in changes), end="")
+        if not contents.checked_age:
+            print(f"  its builder has turned off the check of the package index's age ({CHECK})")
         (options.output / f"{name}.spdx.json").write_text(render_sbom(name, contents))
         failed, packages = failed or bool(changes), [*packages, *contents.packages]
     (options.output / "licences.txt").write_text(render_licences(packages))

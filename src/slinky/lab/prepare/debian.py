@@ -2,13 +2,16 @@
 """The Debian trees: a minimal base, and the machine tree on it that carries etcd, containerd, runc and buildah.
 
 Both use the suite that has Slurm 26.05 and containerd 2. The mirror is that of the host's package configuration, or
-`SLINKY_DEBIAN_MIRROR`. Signatures are always checked; the age of the mirror's index is not, so that a frozen mirror
-works.
+`SLINKY_DEBIAN_MIRROR`. Signatures are always checked, and so is the age of the mirror's index (Valid-Until), because an
+old signed index can hold back security updates. A frozen mirror has an old index: who builds from one turns the check
+off by name, with `SLINKY_DEBIAN_VALID_UNTIL=unchecked` or with `Acquire::Check-Valid-Until` in apt's own configuration.
 """
 
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from slinky.lab.errors import LabError
@@ -26,14 +29,28 @@ MACHINE_PACKAGES = (
     "netavark", "nftables", "procps", "runc",
 )  # fmt: skip
 
-# Daemons are not started at installation, documentation is omitted, an old but signed index is accepted.
-SETTINGS = {
-    "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
-    "etc/dpkg/dpkg.cfg.d/slinky": "".join(
-        f"path-exclude=/usr/share/{name}/*\n" for name in ("doc", "man", "locale", "info")
-    ),
-    "etc/apt/apt.conf.d/90slinky": 'Acquire::Check-Valid-Until "false";\nAPT::Install-Recommends "false";\n',
-}
+APT_SETTINGS, CHECK = "etc/apt/apt.conf.d/90slinky", "Acquire::Check-Valid-Until"
+VALIDITY, UNCHECKED = "SLINKY_DEBIAN_VALID_UNTIL", "unchecked"
+
+
+def settings(*, check_validity: bool) -> dict[str, str]:
+    """Files of every tree: daemons are not started at installation, documentation is omitted."""
+    accept_old = "" if check_validity else f'{CHECK} "false";\n'
+    return {
+        "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
+        "etc/dpkg/dpkg.cfg.d/slinky": "".join(
+            f"path-exclude=/usr/share/{name}/*\n" for name in ("doc", "man", "locale", "info")
+        ),
+        APT_SETTINGS: f'{accept_old}APT::Install-Recommends "false";\n',
+    }
+
+
+def checks_validity(environment: Mapping[str, str], apt_configuration: str) -> bool:
+    """Whether an index that is too old is refused. `apt_configuration` is the output of `apt-config dump`."""
+    if VALIDITY in environment:
+        return environment[VALIDITY] != UNCHECKED
+    return not re.search(rf'(?mi)^{CHECK} "(false|no|0|off|without|disable)";', apt_configuration)
+
 
 BASE = "a minimal Debian"
 MACHINE = "the tree that nodes run in"
@@ -44,6 +61,7 @@ def base(suite: str = SUITE) -> Artifact:
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
         tree = folder / "tree"
+        files = settings(check_validity=checks_validity(os.environ, _apt_configuration()))
         # An older debootstrap does not know the suite; the script of sid works for every newer suite.
         script = "/usr/share/debootstrap/scripts/sid"
         stream(
@@ -58,15 +76,26 @@ def base(suite: str = SUITE) -> Artifact:
             ],
             on_line=lambda line: progress.step(BASE, line.removeprefix("I: ")[:60]),
         )
-        for name, text in SETTINGS.items():
+        for name, text in files.items():
             file = tree / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
             file.chmod(0o755 if text.startswith("#!") else 0o644)
+        # debootstrap does not look at Valid-Until; apt does.
+        run_in(tree, ["apt-get", "-q", "update"], on_line=lambda line: progress.step(BASE, line[:60]))
         slim(tree)
         return {"suite": suite}
 
-    return Artifact("debian", BASE, (suite, *SETTINGS, *SETTINGS.values()), build, gigabytes=1)
+    # Not a part of the key: a cache can be carried to a machine whose apt has another configuration.
+    inputs = settings(check_validity=False)
+    return Artifact("debian", BASE, (suite, *inputs, *inputs.values()), build, gigabytes=1)
+
+
+def _apt_configuration() -> str:
+    try:
+        return subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return ""
 
 
 def machine(store: ArtifactCache) -> Artifact:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from slinky.lab.prepare.debian import APT_SETTINGS, CHECK
+
 _STATUS = "var/lib/dpkg/status"
 _METADATA = re.compile(r"(?:^|/)[^/]+\.dist-info/METADATA\Z")
 _TYPES = {"Debian": "deb/debian", "PyPI": "pypi"}
@@ -33,10 +35,11 @@ class Package(NamedTuple):
 
 
 class ImageContents(NamedTuple):
-    """The packages of an image, and when it was built."""
+    """The packages of an image, when it was built, and whether the age of the package index was checked then."""
 
     created: str
     packages: tuple[Package, ...]
+    checked_age: bool = True
 
 
 def read_image(archive: Path) -> ImageContents:
@@ -48,15 +51,16 @@ def read_image(archive: Path) -> ImageContents:
             with tarfile.open(fileobj=image.extractfile(_path(layer))) as tree:
                 files.update(_records(tree))
         created = _blob(image, manifest["config"]).get("created", "")
-    status = files.pop(_STATUS, b"").decode()
-    return ImageContents(created[:10], tuple(sorted({*parse_status(status), *map(_parse_metadata, files.values())})))
+    status, apt = (files.pop(name, b"").decode() for name in (_STATUS, APT_SETTINGS))
+    packages = {*parse_status(status), *map(_parse_metadata, files.values())}
+    return ImageContents(created[:10], tuple(sorted(packages)), CHECK not in apt)
 
 
 def _records(tree: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
     """The files of a layer that list packages."""
     for member in tree:
         name = member.name.removeprefix("./")
-        if member.isfile() and (name == _STATUS or _METADATA.search(name)):
+        if member.isfile() and (name in {_STATUS, APT_SETTINGS} or _METADATA.search(name)):
             yield name, _content(tree, member)
 
 
