@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from slinky.bounds import JOB_ID_MAX, parse_integer
 from slinky.observe import Log
 from slinky.slurm.client import SlurmClient
 from slinky.slurm.errors import SlurmError, SlurmNotFound, Unsupported
@@ -412,9 +413,12 @@ class JobTracker:
 
     async def _read_resources(self, key: str) -> tuple[NodeResources, ...]:
         """The allocated resources of a job; empty with a data parser that does not have them."""
+        job_id = parse_integer(key, 1, JOB_ID_MAX)  # the id of an array or of a step has further characters
+        if job_id is None:
+            return ()
         try:
-            return await self._client.resources(int(key))
-        except (Unsupported, ValueError):
+            return await self._client.resources(job_id)
+        except Unsupported:
             return ()
 
     async def _refresh_pending(self) -> None:

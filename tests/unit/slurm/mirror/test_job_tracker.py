@@ -181,6 +181,17 @@ async def test_without_exact_resources_one_request_gives_the_nodes() -> None:
     assert ctld.requests == 1
 
 
+@pytest.mark.parametrize("key", ["12_3", "1_2", "²", "0", "9" * 30])
+async def test_resources_are_read_for_plain_job_ids_only(key: str) -> None:
+    """`int` reads "12_3", the id of a task of an array, as 123: another job."""
+
+    class AnyJob(FakeSlurmctld):
+        async def resources(self, number: int) -> tuple[()]:
+            raise AssertionError(number)
+
+    assert await tracker_for(AnyJob())._read_resources(key) == ()
+
+
 async def test_a_job_that_is_forgotten_while_it_is_read_stays_forgotten() -> None:
     ctld = FakeSlurmctld()
     tracker = tracker_for(ctld)
