@@ -75,7 +75,9 @@ class HostileCaller:
 
 
 #: The caller is hostile: it does not ask for the identity of the server.
-_UNVERIFIED = ssl._create_unverified_context()  # noqa: S323
+_UNVERIFIED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_UNVERIFIED.check_hostname = False
+_UNVERIFIED.verify_mode = ssl.CERT_NONE
 
 
 class HostileSlurmrestd:

@@ -10,13 +10,14 @@ import contextlib
 import json
 import os
 import random
+import re
 import secrets
 import statistics
 import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage, cre
 from tests.integration.bridge.hostile.objects import NODE_LABEL, HostileObjects
 from tests.integration.bridge.hostile.processes import ObservedProcess
 from tests.integration.bridge.hostile.requests import HostileCaller, HostileSlurmrestd
+from tests.support.slurm_settings import slurm_settings
 from tests.support.slurmrestd_proxy import SlurmrestdProxy
 from tests.support.waiting import eventually
 
@@ -76,7 +78,7 @@ def definitions(plane: BarePlane) -> None:
 class PodTimes(NamedTuple):
     """Seconds from the creation of a pod until it had a job, which the bridge submits, and a node, which Slurm chooses.
 
-    Slurm considers a job behind others of its partition only in its next backfill cycle, whoever has submitted them.
+    The node may come with the next cycle of Slurm's backfill: see `scheduler`.
     """
 
     job: float
@@ -165,7 +167,19 @@ class Attack:
 
 
 @pytest.fixture
-async def stage(kube: KubeClient, ctld: Slurm, job_sets: None) -> AsyncIterator[BridgeStage]:
+def scheduler(slurm: LabSlurm) -> Iterator[None]:
+    """Slurm with the scheduler's settings that the installation recommends.
+
+    Slurm starts a job behind pending ones of its partition only in the next cycle of backfill, whoever owns them.
+    """
+    page = (Path(__file__).parents[4] / "docs/bridge/install.md").read_text()
+    (settings,) = re.findall(r"(?m)^SchedulerParameters=(\S+)", page)
+    with slurm_settings(slurm, {"SchedulerParameters": settings}):
+        yield
+
+
+@pytest.fixture
+async def stage(kube: KubeClient, ctld: Slurm, job_sets: None, scheduler: None) -> AsyncIterator[BridgeStage]:
     """A namespace of a user who wants to work."""
     async with bridge_stage(kube, ctld) as stage:
         yield stage
