@@ -72,6 +72,7 @@ _SECONDS = may("number", minimum=0)
 _LIMITS: dict[str, Schema] = {
     "daemonImage": TEXT,
     "proxyImage": TEXT,
+    "slurmUser": TEXT,
     "clusterDomain": TEXT,
     "deletionLimitShare": may("number", minimum=0, maximum=1),
     "deletionLimitMinimum": may("integer", minimum=1),

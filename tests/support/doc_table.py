@@ -190,6 +190,7 @@ BLOCKS: Mapping[str, Treatment] = {
     "docs/releasing.md#sign:2": CoveredBy(
         "tests/chart/test_release_signing.py::test_the_public_key_of_the_release_verifies_its_checksums"
     ),
+    "docs/security.md#tokens": Shown("the user must be known to slurmctld; the tests of rights set the level likewise"),
     "docs/start.md#on-one-machine-with-nothing-installed": CoveredBy(
         f"{_LIFECYCLE}::test_the_demo_runs_real_work_and_leaves_no_trace"
     ),

@@ -171,7 +171,7 @@ def _rate_limit(snapshot: QueueSnapshot) -> Iterator[HealthFinding]:
         yield _warning(
             "rate limit",
             "SlurmctldParameters has `rl_enable`: a controller whose token is not that of SlurmUser is throttled.",
-            "Use tokens of the SlurmUser for operator, bridge and exporter.",
+            "Use tokens of the SlurmUser for operator and bridge, or raise the limit (`rl_refill_rate`).",
         )
 
 

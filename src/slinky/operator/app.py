@@ -67,7 +67,7 @@ def _service_monitor_kind(discovery: Discovery) -> str:
 
 def create_controllers(context: Context) -> Clusters:
     """Create every controller of one namespace, or of all namespaces."""
-    clusters = Clusters(context.clock)
+    clusters = Clusters(context.clock, user=context.settings.slurm_user)
     context.runtime.add_service(clusters.run)
     for reconciler in RECONCILERS:
         reconciler(context, clusters)

@@ -34,6 +34,11 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Image of slinky, for the containers that terminate TLS in front of slurmrestd; needed by "
              "RestApis with TLS whose spec.tls.proxy names no image."),
     ] = ""  # fmt: skip
+    slurm_user: Annotated[
+        str,
+        Meta(min_length=1, description="Slurm user of the operator's tokens: SlurmUser, or a user with the AdminLevel "
+             "Administrator."),
+    ] = "slurm"  # fmt: skip
     cluster_domain: Annotated[
         str, Meta(description="DNS domain of the Kubernetes cluster; read from /etc/resolv.conf if empty.")
     ] = ""

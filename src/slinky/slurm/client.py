@@ -141,7 +141,7 @@ class SlurmClient:
         return Conf(require(response.slurm_conf, "slurm_conf"), response.slurm_conf_meta or ConfMeta())
 
     async def reconfigure(self) -> None:
-        """Make every daemon read its configuration again (Slurm operators only)."""
+        """Make every daemon read its configuration again (administrators of Slurm only)."""
         await self.session.call(Slurmctld.RECONFIGURE, Response)
 
     async def licenses(self) -> tuple[License, ...]:
@@ -259,7 +259,7 @@ class SlurmClient:
         return first_or_not_found(response.nodes, 2018, f"node {name}")
 
     async def create_node(self, node_conf: str) -> None:
-        """Create every node of a slurm.conf line, or none; `node_conf` builds the line (v0.0.44, operators only)."""
+        """Create every node of a slurm.conf line, or none; `node_conf` builds the line (v0.0.44, administrators)."""
         await self.session.call(Slurmctld.CREATE_NODE, Response, body=NewNodeBody(node_conf))
 
     async def update_node(self, name: str, change: NodeUpdate) -> tuple[Problem, ...]:

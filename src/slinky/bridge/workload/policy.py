@@ -2,7 +2,7 @@
 """The policy: which options the workloads of a namespace or service account may set, and what a PriorityClass means.
 
 The first rule that matches the pod applies: `refuse` and `allow` limit the annotations, `default` fills in missing
-options, and `force` overrides annotations. The bridge submits jobs with the rights of a Slurm operator, so options by
+options, and `force` overrides annotations. The bridge submits jobs with the rights of an administrator, so options by
 which a pod could exceed the rights of a Slurm user are taken from annotations only if the rule lists them under
 `allow`; the mode of the policy selects these options. If there are rules, a pod that none of them matches gets no job.
 """

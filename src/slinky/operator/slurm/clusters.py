@@ -19,12 +19,18 @@ from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_ERRORS, SLURM_
 from slinky.operator.slurm.job_deadlines import JobDeadlines
 from slinky.operator.slurm.pending_jobs import PENDING, PendingJobs, PendingQueue
 from slinky.operator.slurm.snapshot import FRESH, SlurmSnapshot
-from slinky.slurm import Change, MintedToken, Mirror, ObjectKind, RequestRecord, SlurmClient, SlurmError
+from slinky.slurm import (
+    Change,
+    MintedToken,
+    Mirror,
+    ObjectKind,
+    RequestRecord,
+    SlurmClient,
+    SlurmError,
+    UntrustedServer,
+)
 
 log = Log("slinky.operator.slurm.clusters")
-
-#: The Slurm user of the operator's tokens.
-USER = "slurm"
 
 #: Seconds that a decision waits for an up-to-date answer from Slurm.
 REFRESH_TIMEOUT = 5.0
@@ -83,8 +89,9 @@ class _ClusterConnection:
 class Clusters:
     """The Slurm clusters that the operator is connected to, by the key of their Controller."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self, clock: Clock | None = None, *, user: str = "slurm") -> None:
+        """`user` is the Slurm user of the tokens."""
+        self._clock, self._user = clock or SystemClock(), user
         self._connections: dict[Key, _ClusterConnection] = {}
         self._listeners: list[Listener] = []
         self._task_group: asyncio.TaskGroup | None = None
@@ -188,6 +195,7 @@ class Clusters:
             hosts=dict(nodes),
             reservations=dict(connection.mirror.reservations),
             error=str(fault) if fault else "",
+            untrusted=isinstance(fault, UntrustedServer),
             doubt=str(nodes.unconfirmed_loss) if nodes.unconfirmed_loss else "",
             deadlines=connection.deadlines.by_host,
             reachable_seconds=now - connection.reachable_since,
@@ -203,7 +211,7 @@ class Clusters:
 
         tls, name = (server.context(), server.name) if server else (None, None)
         observe = partial(_count_request, key)
-        client = SlurmClient(url, MintedToken(current_key, USER), tls=tls, tls_name=name, observe=observe)
+        client = SlurmClient(url, MintedToken(current_key, self._user), tls=tls, tls_name=name, observe=observe)
         mirror = Mirror(client, all_jobs=False, exact_resources=False)
         deadlines = JobDeadlines(
             client, mirror.nodes, lambda: self._notify(key, Change(ObjectKind.JOB, "", None, None))
