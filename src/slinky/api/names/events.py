@@ -49,6 +49,7 @@ EVENTS = (
     EventReason("ConfigRolledBack", "Controller", "a configuration generation was replaced by the last good one"),
     EventReason("Replacing", "Controller", "a slurmctld pod gets a new revision, or registers with slurmdbd"),
     EventReason("KeyRotation", "Controller", "the rotation of the slurm key entered a new stage"),
+    EventReason("WeakKey", "Controller", "the JWT key is shorter than its signatures; rotate it"),
     EventReason("DatabaseRefuses", "Accounting", "the database rejects the login of slurmdbd"),
     EventReason("DatabaseUnreachable", "Accounting", "slurmdbd cannot connect to the database"),
     EventReason(

@@ -6,6 +6,7 @@ A Controller without a RestApi or without a JWT key has no connection; nothing i
 
 from collections.abc import Iterable
 
+from slinky.api.controller import CONTROLLERS
 from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
@@ -20,6 +21,9 @@ from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import classify_error
 from slinky.operator.framework.references import referrers
 from slinky.operator.slurm.clusters import Clusters, TlsServer
+
+#: The length of the signatures of HS256. Keys are not refused below it, because other tools have made shorter ones.
+SAFE_KEY_BYTES = 32
 
 
 class Connections:
@@ -54,6 +58,8 @@ class Connections:
             await self.clusters.disconnect(key)
             return None
         ring = await self.context.referenced_data.jwt_key_ring(key.namespace, controller.spec.jwt_key)
+        if problem := key_weakness(ring.current):
+            self.context.recorder.record(CONTROLLERS.reference(controller), "WeakKey", problem, warning=True)
         await self.clusters.connect(key, url, ring.current, self._server(api))
         return None
 
@@ -92,6 +98,16 @@ class Connections:
         name = pod.metadata.labels.get(metadata.APP_INSTANCE, "")
         api = self.context.rest_apis.get(Key(pod.metadata.namespace, name))
         return (api.controller_key,) if api else ()
+
+
+def key_weakness(key: bytes) -> str:
+    """Return what is wrong with a JWT key that works; empty if nothing is."""
+    if len(key) >= SAFE_KEY_BYTES:
+        return ""
+    return (
+        f"The JWT key has {len(key)} bytes; RFC 7518 requires at least {SAFE_KEY_BYTES} for signatures with HS256. "
+        "Replace the key; see docs/operator/key-rotation.md."
+    )
 
 
 def preferred_rest_api(apis: Iterable[RestApi]) -> RestApi | None:
