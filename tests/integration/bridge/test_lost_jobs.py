@@ -88,10 +88,13 @@ async def occupy(stage: BridgeStage, host: str) -> int:
     return (await stage.slurm.allocate(request)).job_id
 
 
-async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(two_nodes: BridgeStage, slurm: LabSlurm) -> None:
+@pytest.mark.parametrize("options", [{}, AS_ALICE], ids=["own user", "other user"])
+async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(
+    two_nodes: BridgeStage, slurm: LabSlurm, options: dict[str, str]
+) -> None:
     state = SlurmctldState(slurm)
     await state.save()
-    await run_two_pods(two_nodes)
+    await run_two_pods(two_nodes, options)
     await two_nodes.create_pod("waiting")
     old = {name: await two_nodes.wait_job(name) for name in ("a", "b", "waiting")}
     await state.restore()

@@ -36,7 +36,7 @@ SUBMISSION_MEMORY = 1800.0
 #: A host that did not suit is excluded for this long, unless it changes: at first, and after repetitions.
 AVOIDANCE_DELAYS = (30.0, 1800.0)
 #: After a loss of jobs, new submissions pause for this many seconds, so that running pods get their nodes back first.
-PAUSE_AFTER_LOSS = 5.0
+PAUSE_AFTER_LOSS = 15.0
 #: Seconds in which the limits of evictions count.
 EVICTION_WINDOW = 600.0
 #: The number of jobs with running pods is counted again after this many seconds.
@@ -160,7 +160,6 @@ class Attempts:
         """Until when the pods with this digest wait because of earlier attempts."""
         now, last = self._clock.monotonic(), self._submissions.get(members)
         return SubmissionFacts(
-            paused=self._paused_until - now,
             delay=last.until - now if last else 0.0,
             namespace_delay=self._namespace_delay(workload.namespace, now),
         )
@@ -168,6 +167,10 @@ class Attempts:
     def pause(self) -> None:
         """Pause new submissions for a short time after a lost job: they could take the nodes of running pods."""
         self._paused_until = self._clock.monotonic() + PAUSE_AFTER_LOSS
+
+    def pause_left(self) -> float:
+        """Seconds until submissions continue."""
+        return max(0.0, self._paused_until - self._clock.monotonic())
 
     # --- hosts that did not suit
 

@@ -23,7 +23,7 @@ from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Later
 from slinky.observe import Log
-from slinky.slurm import AuthError, Rejected, Retryable, SlurmNotFound
+from slinky.slurm import AuthError, Busy, Rejected, Retryable, SlurmNotFound
 
 log = Log("slinky.bridge.lifecycle.executor")
 
@@ -202,7 +202,8 @@ class WorkloadExecutor:
         except Rejected as error:
             log.info("Slurm rejected the replacement of a lost job", workload=str(workload), error=error)
             reallocated = await self._submitter.is_reallocated(error, action.job_spec.request, action.hosts)
-            kind = ObstacleKind.REALLOCATED if reallocated else ObstacleKind.NOT_REPLACED
+            kind = ObstacleKind.NOT_STARTED if isinstance(error, Busy) else ObstacleKind.NOT_REPLACED
+            kind = ObstacleKind.REALLOCATED if reallocated else kind
             retry = UNKNOWN_HOST_RETRY if isinstance(error, SlurmNotFound) else None
             execution.report(key, Obstacle(kind, str(error), retry=retry))
         except (Retryable, AuthError) as error:

@@ -50,7 +50,6 @@ class SubmissionFacts:
     """Whether the new pods may be submitted now."""
 
     searched: bool = True  # Slurm has been searched for jobs that an earlier process submitted
-    paused: float = 0.0  # seconds until submissions continue after a loss of jobs
     room_shortage: ConditionText | None = None  # pods of other schedulers leave too few nodes
     host_shortage: HostShortage | None = None  # too few hosts can ever run the pods
     delay: float = 0.0  # seconds until the same pods may be submitted again
@@ -101,6 +100,7 @@ class ObstacleKind(Enum):
     NOT_PREPARED = "not prepared"  # an object that a pod needs does not exist yet
     REALLOCATED = "reallocated"  # other jobs have the nodes of a lost job
     NOT_REPLACED = "not replaced"  # Slurm rejected the replacement of a lost job
+    NOT_STARTED = "not started"  # Slurm cannot start the replacement of a lost job now
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,7 @@ class WorkloadSnapshot:
     used_elsewhere: frozenset[str] = frozenset()  # jobs that pods of other workloads are labelled with
     unlabelled_elsewhere: frozenset[str] = frozenset()  # jobs whose pods have left the workload without their label
     submission: SubmissionFacts = SubmissionFacts()
+    submissions_paused: float = 0.0  # seconds until submissions continue after a loss of jobs
     refusals: Mapping[str, Refusal] = field(default_factory=dict)  # by job
     avoided_hosts: Sequence[AvoidedHost] = ()
     placements: Mapping[str, PlacementFacts] = field(default_factory=dict)  # by job

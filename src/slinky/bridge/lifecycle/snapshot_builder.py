@@ -166,6 +166,7 @@ class SnapshotBuilder:
             unlabelled_elsewhere=unlabelled,
             used_elsewhere=used,
             submission=self._submission_facts(snapshot, groups),
+            submissions_paused=self._attempts.pause_left(),
             refusals=self._refusals(snapshot, observed),
             avoided_hosts=self._attempts.avoided_hosts(workload),
             placements={

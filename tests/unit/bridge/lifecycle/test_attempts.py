@@ -126,11 +126,11 @@ async def test_a_host_that_changed_is_tried_again_at_once_but_its_repetitions_co
 async def test_submissions_pause_after_a_loss() -> None:
     clock = ManualClock()
     attempts = build_attempts(clock)
-    assert attempts.submission_facts(WORKLOAD, "").paused <= 0
+    assert attempts.pause_left() <= 0
     attempts.pause()
-    assert attempts.submission_facts(WORKLOAD, "").paused == memory.PAUSE_AFTER_LOSS
+    assert attempts.pause_left() == memory.PAUSE_AFTER_LOSS
     await clock.advance(memory.PAUSE_AFTER_LOSS)
-    assert attempts.submission_facts(WORKLOAD, "").paused <= 0
+    assert attempts.pause_left() <= 0
 
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

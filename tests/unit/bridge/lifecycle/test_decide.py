@@ -502,7 +502,7 @@ SHORTAGE = HostShortage(1, 2, "2 nodes are requested; 1 of the 2 hosts suit the 
         ({"obstacles": {"": Obstacle(ObstacleKind.UNREACHABLE, "no answer")}}, "SlurmUnreachable", None),
         ({"obstacles": {"": Obstacle(ObstacleKind.NOT_PREPARED, "soon", retry=1.0)}}, "", 1.0),
         ({"submission": SubmissionFacts(searched=False)}, "", retries.SEARCH),
-        ({"submission": SubmissionFacts(paused=4.0)}, "", 4.0),
+        ({"submissions_paused": 4.0}, "", 4.0),
         (
             {"submission": SubmissionFacts(room_shortage=ConditionText(False, "InsufficientNodeResources", "full"))},
             "InsufficientNodeResources",

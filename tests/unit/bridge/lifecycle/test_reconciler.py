@@ -500,7 +500,7 @@ async def test_a_running_pod_whose_job_was_lost_gets_a_new_job_on_its_node() -> 
     assert await stage.reconcile(Workload("ns", "Pod", "new")) == PAUSE_AFTER_LOSS
 
 
-@pytest.mark.parametrize(("error", "again"), [(2045, retries.NOT_REPLACED), (2018, 3.0), (2016, retries.NOT_REPLACED)])
+@pytest.mark.parametrize(("error", "again"), [(2045, retries.NOT_REPLACED), (2018, 3.0), (2016, retries.NOT_STARTED)])
 async def test_a_pod_whose_lost_job_is_rejected_keeps_running(error: int, again: float) -> None:
     stage = MemoryStage()
     await lost_pod(stage)

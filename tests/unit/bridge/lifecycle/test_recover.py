@@ -78,6 +78,13 @@ def test_a_rejected_role_does_not_prevent_the_jobs_of_other_roles() -> None:
     assert (replaced(plan), plan.again) == ([("h2", "h3")], retries.NOT_REPLACED)
 
 
+@pytest.mark.parametrize(("paused", "again"), [(0.1, retries.NOT_STARTED), (0.0, retries.NOT_REPLACED)])
+def test_a_replacement_that_cannot_start_is_repeated_soon_while_submissions_pause(paused: float, again: float) -> None:
+    obstacles = {"uid-leader": Obstacle(ObstacleKind.NOT_STARTED, "Job can not start immediately")}
+    plan = recover(*gang(), obstacles=obstacles, submissions_paused=paused)
+    assert (conditions(plan), plan.again) == ({"leader": "LostJobNotReplaced"}, again)
+
+
 def test_pods_whose_nodes_other_jobs_have_are_evicted() -> None:
     plan = recover(*gang(), obstacles={"uid-leader": Obstacle(ObstacleKind.REALLOCATED, "busy")})
     assert evicted(plan) == ["leader"]

@@ -57,8 +57,8 @@ def _submit_or_wait(snapshot: WorkloadSnapshot, plan: Plan, pods: tuple[Workload
         plan.fail(obstacle.problem, obstacle.retry)
     elif not facts.searched:
         plan.retry_after(retries.SEARCH)
-    elif facts.paused > 0:
-        plan.retry_after(facts.paused)
+    elif snapshot.submissions_paused > 0:
+        plan.retry_after(snapshot.submissions_paused)
     elif (shortage := shortage_text(snapshot)) is not None:
         plan.write(pods, shortage)
         plan.retry_after(retries.TOO_FEW_NODES)

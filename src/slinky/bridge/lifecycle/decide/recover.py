@@ -52,9 +52,10 @@ def _replace(snapshot: WorkloadSnapshot, plan: Plan, job_spec: JobSpec, end: Con
     elif obstacle is None:
         hosts = {snapshot.hosts[pod.spec.node_name] for pod in pods}
         plan.add(actions.ReplaceJob(job_spec, tuple(sorted(hosts))))
-    elif obstacle.kind is ObstacleKind.NOT_REPLACED:
+    elif obstacle.kind in (ObstacleKind.NOT_REPLACED, ObstacleKind.NOT_STARTED):
         problem = f"Slurm rejected a new job on its nodes ({obstacle.problem})"
-        _keep_running(plan, pods, end, problem, obstacle.retry or retries.NOT_REPLACED)
+        soon = obstacle.kind is ObstacleKind.NOT_STARTED and snapshot.submissions_paused > 0
+        _keep_running(plan, pods, end, problem, retries.NOT_STARTED if soon else obstacle.retry or retries.NOT_REPLACED)
     else:
         plan.fail(obstacle.problem, obstacle.retry)
 

@@ -31,5 +31,7 @@ NODE_CLEARING = 0.5
 DEVICES_HELD = 5.0
 #: The replacement of a lost job was rejected.
 NOT_REPLACED = 30.0
+#: It cannot start now, as in the first seconds of slurmctld; no other job can take its nodes while submissions pause.
+NOT_STARTED = 3.0
 #: The limit of evictions is reached.
 EVICTION_LIMITED = 60.0
