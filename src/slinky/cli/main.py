@@ -12,6 +12,7 @@ from slinky import __version__
 from slinky.cli.lazy_group import LazyGroup
 
 _CLUSTER = "slinky.cli.cluster"
+_PODS = "slinky.cli.pods"
 
 
 class SlinkyGroup(LazyGroup):
@@ -24,6 +25,8 @@ class SlinkyGroup(LazyGroup):
         "queue": (f"{_CLUSTER}.queue", "List jobs, with the expected start of those that wait."),
         "nodes": (f"{_CLUSTER}.nodes", "List nodes, with what is free and who drained them."),
         "status": (f"{_CLUSTER}.status", "Summarize a Slurm cluster."),
+        "logs": (f"{_PODS}.logs", "Print what a job or a pod has written."),
+        "shell": (f"{_PODS}.shell", "Open a shell in a login pod."),
         "version": (f"{_CLUSTER}.version", "Print the versions of this command and of Slurm."),
         "hold": (f"{_CLUSTER}.job_actions", "Hold pending jobs."),
         "release": (f"{_CLUSTER}.job_actions", "Release held jobs."),

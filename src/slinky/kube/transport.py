@@ -18,7 +18,7 @@ from yarl import URL
 
 import slinky
 from slinky.kube.config import Access
-from slinky.kube.errors import DeadlineExceeded, Unreachable
+from slinky.kube.errors import DeadlineExceeded, Unreachable, api_error
 from slinky.kube.tls import Pem, ReloadedOnChange, client_context
 from slinky.observe.descriptors import occupy_stale_descriptor
 
@@ -120,6 +120,30 @@ class AioTransport:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=deadline, sock_read=idle)
         async with self._response("GET", path, headers, limits) as response:
             yield _AioStream(response)
+
+    @contextlib.asynccontextmanager
+    async def open_websocket(
+        self, path: str, protocol: str, *, deadline: float
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a WebSocket; `ApiError` if the server refuses it, `Unreachable` if there is no answer."""
+        token = await self._access.tokens.token()
+        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        url = URL(self._access.server + path, encoded=True)
+        with _translate_errors(f"GET {path}"):
+            try:
+                async with asyncio.timeout(deadline):
+                    socket = await self._session.ws_connect(
+                        url,
+                        protocols=(protocol,),
+                        headers=headers,
+                        ssl=self._current_ssl_context(),
+                        server_hostname=self._access.server_name,
+                        max_msg_size=0,
+                    )
+            except aiohttp.WSServerHandshakeError as error:
+                raise api_error(error.status, b"", f"GET {path}") from error
+        async with socket:
+            yield socket
 
     async def close(self) -> None:
         """Close all connections."""

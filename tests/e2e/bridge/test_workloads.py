@@ -10,6 +10,7 @@ from tests.e2e.bridge.bridge_site import BridgeSite, condition_text, running, su
 from tests.e2e.bridge.conftest import MANAGED, NODES, SCHEDULER, SPACE
 from tests.e2e.bridge.shape_run import JobRecord, ShapeRun
 from tests.e2e.bridge.workload_shapes import ShapeBuilder
+from tests.support.command_line import slinky_output
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
@@ -53,6 +54,16 @@ async def test_a_job_ends_with_the_outcome_of_its_pod(site: BridgeSite) -> None:
         return True
 
     await eventually(recorded, "the outcome of each pod in accounting")
+
+
+async def test_the_command_prints_the_logs_of_the_pods_of_a_job(site: BridgeSite) -> None:
+    site.create_pod("talker", "echo one; echo two; sleep 600")
+    await site.wait_log("talker", "two")
+    pods = await site.wait_pods(1, running, "run")
+    job = pods[0].metadata.labels[names.JOB_LABEL]
+    access = {"KUBECONFIG": str(site.lab.kubeconfig), "SLURM_JWT": site.lab.slurm.token()}
+    argv = ("logs", job, "--url", site.lab.slurm.url, "--container", "c", "--tail", "1")
+    assert await asyncio.to_thread(slinky_output, *argv, **access) == "two\n"
 
 
 async def test_another_replica_takes_over_when_the_leader_is_gone(site: BridgeSite) -> None:

@@ -4,9 +4,11 @@
 import json
 import os
 import secrets
+import subprocess
+import sys
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from tests.e2e.operator.chart_site import (
@@ -20,6 +22,7 @@ from tests.e2e.operator.chart_site import (
     password_secret,
 )
 from tests.e2e.operator.site import restore_nodes
+from tests.support.command_line import slinky, slinky_output
 from tests.support.shared_stage import SharedStage, lend
 from tests.support.waiting import until
 
@@ -95,6 +98,42 @@ def test_workers_let_in_users_with_a_job_there(site: ChartSite) -> None:
     job, pod = site.submit_job("-w", "cpu-0")
     assert site.ssh_output("hostname", to=host) == "cpu-0"
     site.finish_job(job, pod)
+
+
+def test_the_command_prints_the_output_of_a_native_job_and_the_log_of_a_pod(site: ChartSite) -> None:
+    here = ("--kubeconfig", str(site.lab.kubeconfig), "-n", SPACE)
+    job = site.ssh_output("sbatch", "--parsable", "--chdir=/tmp", "-w", "cpu-0", "--wrap=echo one; echo two; id -un")
+    site.wait_accounted(job)
+    assert slinky_output("logs", job, *here) == f"one\ntwo\n{USER}\n"
+    assert slinky_output("logs", job, "--tail", "1", "-f", *here) == f"{USER}\n"
+    assert slinky_output("logs", job, "-o", "name", *here) == f"cpu-0:/tmp/slurm-{job}.out\n"
+    lines = slinky_output("logs", f"pod/{site.controller_pod}", "--container", "slurmctld", "--tail", "3", *here)
+    assert len(lines.splitlines()) == 3
+    site.kubectl("exec", site.worker_of("cpu-0"), "-c", "slurmd", "--", "rm", f"/tmp/slurm-{job}.out")
+    gone = slinky("logs", job, *here)
+    assert (gone.returncode, "cannot be read in the worker cpu-0" in gone.stderr) == (1, True), gone
+    unknown = slinky("logs", "4000000", *here)
+    assert (unknown.returncode, "slurmctld knows no job 4000000" in unknown.stderr) == (3, True), unknown
+
+
+def test_the_command_opens_a_shell_in_the_login_pod(site: ChartSite) -> None:
+    here = ("--kubeconfig", str(site.lab.kubeconfig), "-n", SPACE)
+    assert slinky_output("shell", *here, input="hostname; sinfo -h -o %N\n").split()[-1] == "cpu-[0-1]"
+    assert slinky_output("shell", "-u", USER, *here, "--", "id", "-un") == f"{USER}\n"
+    assert slinky("shell", *here, "--", "sh", "-c", "echo no >&2; exit 7").returncode == 7
+    other = slinky("shell", "-l", "nowhere", *here)
+    assert (other.returncode, "there is no LoginSet nowhere" in other.stderr) == (3, True), other
+    controlling, terminal = os.openpty()
+    argv = [sys.executable, "-m", "slinky.cli", "shell", *here]
+    with subprocess.Popen(argv, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+        os.close(terminal)
+        os.write(controlling, b"tty; echo $((40 + 2))-$SHLVL; exit 5\n")
+        screen = b""
+        with suppress(OSError):  # the terminal is gone when the process ends
+            while part := os.read(controlling, 4096):
+                screen += part
+    assert (process.returncode, b"/dev/pts/" in screen, b"42-" in screen) == (5, True, True), screen
+    os.close(controlling)
 
 
 def test_workers_are_found_by_their_short_names(site: ChartSite) -> None:

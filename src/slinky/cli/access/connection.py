@@ -4,9 +4,13 @@
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, read_token
 from slinky.slurm import SlurmClient
+
+if TYPE_CHECKING:
+    from slinky.kube import KubeClient
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,9 @@ class ConnectedCluster:
     client: SlurmClient
     where: str
     find_pod_job: Callable[[str, str], Awaitable[str]] | None = None
+    #: For a cluster of the operator: a client of its Kubernetes, and the namespace of its RestApi.
+    kube: "KubeClient | None" = None
+    namespace: str = ""
 
     async def job_of_pod(self, name: str, namespace: str) -> str:
         """The id of the job that a pod stands for. Raises `CommandError` without Kubernetes."""

@@ -37,12 +37,7 @@ POD_JOB_LABEL = "scheduler.slinky.slurm.net/slurm-jobid"
 async def open_kubernetes_cluster(options: ClusterOptions) -> AsyncIterator[ConnectedCluster]:
     """Connect to the cluster that the flags name. Raises `CommandError`, `KubeError` or `SlurmError`."""
     async with contextlib.AsyncExitStack() as stack:
-        try:
-            kube = await stack.enter_async_context(connect(options.kubeconfig or None, options.context or None))
-        except Misconfigured as error:
-            raise CommandError(
-                f"no cluster is named: set --url and SLURM_JWT for a plain Slurm, or KUBECONFIG ({error})"
-            ) from error
+        kube = await stack.enter_async_context(open_kubernetes(options))
         rest_api = await _find_rest_api(kube, options)
         token = await _find_token(kube, rest_api, options)
         where = f"{rest_api.metadata.namespace}/{rest_api.spec.controller_ref.name}"
@@ -53,7 +48,20 @@ async def open_kubernetes_cluster(options: ClusterOptions) -> AsyncIterator[Conn
         async def find_pod_job(name: str, namespace: str) -> str:
             return await job_of_pod(kube, name, namespace or kube.namespace)
 
-        yield ConnectedCluster(client, where, find_pod_job)
+        yield ConnectedCluster(client, where, find_pod_job, kube, rest_api.metadata.namespace)
+
+
+@contextlib.asynccontextmanager
+async def open_kubernetes(options: ClusterOptions) -> AsyncIterator[KubeClient]:
+    """Connect to the API server that the flags name. Raises `CommandError` without a usable kubeconfig."""
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            kube = await stack.enter_async_context(connect(options.kubeconfig or None, options.context or None))
+        except Misconfigured as error:
+            raise CommandError(
+                f"no cluster is named: set --url and SLURM_JWT for a plain Slurm, or KUBECONFIG ({error})"
+            ) from error
+        yield kube
 
 
 async def read_authorities(kube: KubeClient, rest_api: RestApi) -> ssl.SSLContext | None:
