@@ -34,6 +34,7 @@ class SlinkyGroup(LazyGroup):
         "drain": (f"{_CLUSTER}.drain", "Drain nodes, with a reason."),
         "undrain": (f"{_CLUSTER}.drain", "Let jobs start on drained nodes again."),
         "doctor": (f"{_CLUSTER}.doctor", "Check a Slurm cluster, each finding with its fix."),
+        "gather": ("slinky.cli.bundle.gather", "Write a support bundle of a cluster, without its secrets."),
         "operator": ("slinky.cli.serve", "Run Slurm clusters on Kubernetes."),
         "webhook": ("slinky.cli.serve", "Validate and default the operator's kinds when they are created or changed."),
         "bridge": ("slinky.cli.serve", "Schedule selected pods with Slurm."),

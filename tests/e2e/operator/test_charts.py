@@ -6,11 +6,15 @@ import os
 import secrets
 import subprocess
 import sys
+import tarfile
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from tests.e2e.operator.chart_site import (
     CPU,
     EXAMPLES,
@@ -134,6 +138,45 @@ def test_the_command_opens_a_shell_in_the_login_pod(site: ChartSite) -> None:
                 screen += part
     assert (process.returncode, b"/dev/pts/" in screen, b"42-" in screen) == (5, True, True), screen
     os.close(controlling)
+
+
+def test_the_command_gathers_a_bundle_without_any_secret(site: ChartSite, tmp_path: Path) -> None:
+    planted = f"planted-{secrets.token_hex(8)}"
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "planted"}, "stringData": {"any": planted}}
+    leak = f"the value {planted}; dbpassword={planted[:12]}x"
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "leak"}, "data": {"notes": leak}}
+    site.kubectl("apply", "-f", "-", input=yaml.safe_dump_all([secret, config]))
+    path = tmp_path / "bundle.tar.gz"
+    argv = ("gather", "--kubeconfig", str(site.lab.kubeconfig), "-n", SPACE, "-f", str(path), "-o", "json")
+    summary = json.loads(slinky_output(*argv))
+    site.kubectl("delete", "secret/planted", "configmap/leak")
+    with tarfile.open(path) as tar:
+        files = {entry.name.partition("/")[2]: read_entry(tar, entry) for entry in tar.getmembers()}
+    assert summary["notRead"] == []
+    space = f"kubernetes/{SPACE}"
+    kinds = ("controllers", "accountings", "nodesets", "loginsets", "restapis", "tokens", "events", "pods")
+    wanted = [f"{space}/{kind}.json" for kind in kinds] + ["doctor.txt", "versions.json", "summary.json"]
+    wanted += [f"slurm/{name}.json" for name in ("config", "nodes", "jobs", "partitions", "diag")]
+    wanted += [f"logs/{SPACE}/{site.controller_pod}/slurmctld.log"]
+    assert set(wanted) <= set(files)
+    values = [b64decode(value) for item in secrets_of(site) for value in item.get("data", {}).values()]
+    everything = b"\n".join(files.values())
+    assert b"[redacted]" in everything
+    found = [value[:4] for value in [planted.encode(), *values] if len(value) > 8 and value in everything]
+    assert found == []
+    assert f"{planted[:12]}x".encode() not in everything
+
+
+def read_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
+    opened = tar.extractfile(entry)
+    assert opened is not None
+    return opened.read()
+
+
+def secrets_of(site: ChartSite) -> list[dict[str, Any]]:
+    """Every Secret of the cluster's namespace."""
+    items: list[dict[str, Any]] = json.loads(site.kubectl("get", "secrets", "-o", "json"))["items"]
+    return items
 
 
 def test_workers_are_found_by_their_short_names(site: ChartSite) -> None:

@@ -11,7 +11,7 @@ import typer
 from slinky.cli.access.connection import ConnectedCluster, open_cluster
 from slinky.cli.access.kubernetes import open_kubernetes
 from slinky.cli.access.targets import find_job
-from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, run_command
+from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, fail, run_command
 from slinky.cli.cluster.output import Output, OutputFormat
 from slinky.cli.pods.job_output import locate_output
 from slinky.cli.pods.log_options import LogOptions
@@ -50,15 +50,11 @@ def logs(
     `-o name` only where the lines would come from.
     """
     if output is OutputFormat.YAML:
-        run_command(_refuse_yaml())
+        fail("logs are lines: use -o text, wide, json or name", ExitStatus.USAGE)
     how = LogOptions(tail, follow, previous, container, output)
     match = _JOB.fullmatch(target)
     work = _job_logs(options, match[1], how, pod_namespace) if match else _pod_logs(options, target, how, pod_namespace)
     run_command(_without_group(work), endless=follow)
-
-
-async def _refuse_yaml() -> None:
-    raise CommandError("logs are lines: use -o text, wide, json or name", ExitStatus.USAGE)
 
 
 async def _without_group(work: Coroutine[Any, Any, None]) -> None:

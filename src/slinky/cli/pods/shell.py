@@ -9,7 +9,15 @@ import typer
 from slinky.api.loginset import LOGIN_SETS, LoginSet
 from slinky.api.names.child_names import LOGIN
 from slinky.cli.access.kubernetes import open_kubernetes
-from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, not_found, run_command
+from slinky.cli.cluster.command import (
+    ClusterOptions,
+    CommandError,
+    ExitStatus,
+    cluster_app,
+    fail,
+    not_found,
+    run_command,
+)
 from slinky.cli.pods.terminal import connect_terminal
 from slinky.insight.plain_text import counted, listed, plain
 from slinky.kube import PODS, KubeClient, NotFound, Pod
@@ -34,12 +42,8 @@ def shell(
     without it log in with ssh.
     """
     if options.url:
-        run_command(_refuse_url())
+        fail("a login pod needs Kubernetes: leave out --url, or log in with ssh", ExitStatus.USAGE)
     run_command(_shell(options, login_set, command or [], user))
-
-
-async def _refuse_url() -> None:
-    raise CommandError("a login pod needs Kubernetes: leave out --url, or log in with ssh", ExitStatus.USAGE)
 
 
 async def _shell(options: ClusterOptions, name: str, command: list[str], user: str) -> None:

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`slinky gather`: a support bundle of a cluster, without its secrets."""
