@@ -35,6 +35,7 @@ class SlinkyGroup(LazyGroup):
         "undrain": (f"{_CLUSTER}.drain", "Let jobs start on drained nodes again."),
         "doctor": (f"{_CLUSTER}.doctor", "Check a Slurm cluster, each finding with its fix."),
         "gather": ("slinky.cli.bundle.gather", "Write a support bundle of a cluster, without its secrets."),
+        "convert": ("slinky.cli.conversion.convert", "Convert a slurm.conf or values of slurm-operator to our values."),
         "operator": ("slinky.cli.serve", "Run Slurm clusters on Kubernetes."),
         "webhook": ("slinky.cli.serve", "Validate and default the operator's kinds when they are created or changed."),
         "bridge": ("slinky.cli.serve", "Schedule selected pods with Slurm."),
