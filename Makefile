@@ -159,9 +159,9 @@ release: setup ## Everything that a release publishes: VERSION=x.y.z (also URL, 
 sign: setup ## Sign the images and charts in the registry: COSIGN_KEY=... (also IMAGES, CA, AUTHFILE)
 	$(BIN)/python -m release.signing --key '$(COSIGN_KEY)' --images '$(IMAGES)' --ca '$(CA)' --authfile '$(AUTHFILE)'
 
-registry-test: setup ## The documented installation from a real registry, with TLS and a login (four minutes)
+registry-test: setup ## The documented installation from a real registry, with TLS and a login, and the kubectl plugin (five minutes)
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(DURATIONS) tests/e2e/registry
+	$(BIN)/pytest $(DURATIONS) tests/e2e/registry tests/e2e/release
 
 bench-core: setup ## Speed and size of the two libraries, on the real daemons
 	$(BIN)/slinky lab prepare

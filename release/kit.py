@@ -56,6 +56,8 @@ class ReleaseKit:
     epoch: int
     url: str
     helm: str
+    #: The folder with the wheels of the kubectl plugin for each platform.
+    wheels: Mapping[krew.PluginPlatform, Path]
     commit: str = ""
 
     def check(self) -> None:
@@ -114,11 +116,12 @@ class ReleaseKit:
 
     def _write_plugin(self, folder: Path) -> None:
         (wheel,) = (folder / "python").glob("*.whl")
-        name = f"kubectl-slinky-{self.version}.tar.gz"
-        content = archive(krew.plugin_files(self.version, wheel), self.epoch)
-        (folder / name).write_bytes(content)
-        digest = hashlib.sha256(content).hexdigest()
-        (folder / "slinky.krew.yaml").write_text(krew.manifest(self.version, f"{self.url}/{name}", digest))
+        digests = {}
+        for platform, dependencies in self.wheels.items():
+            content = archive(krew.plugin_files(self.version, wheel, dependencies), self.epoch)
+            (folder / krew.archive_name(self.version, platform)).write_bytes(content)
+            digests[platform] = hashlib.sha256(content).hexdigest()
+        (folder / "slinky.krew.yaml").write_text(krew.manifest(self.version, self.url, digests))
 
     def _write_provenance(self, folder: Path) -> None:
         files = {str(path.relative_to(folder)): _digest(path) for path in folder.rglob("*") if path.is_file()}
@@ -178,6 +181,12 @@ def _helm() -> str:
     return str(inventory.store.require(inventory.artifacts["helm"]) / "helm")
 
 
+def plugin_wheels() -> dict[krew.PluginPlatform, Path]:
+    """The wheels of the kubectl plugin; only the first time needs a network."""
+    store = ArtifactInventory.of().store
+    return {platform: store.ensure(krew.wheels(platform), Progress()) / "wheels" for platform in krew.PLATFORMS}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write the release."""
     parser = argparse.ArgumentParser(prog="make release", description="Write everything that a release publishes.")
@@ -196,6 +205,7 @@ def main(arguments: Sequence[str]) -> int:
             epoch=int(os.environ.get("SOURCE_DATE_EPOCH") or last_commit("%ct")),
             url=options.url.rstrip("/"),
             helm=_helm(),
+            wheels=plugin_wheels(),
             commit=last_commit("%H"),
         )
         cosign = find_cosign(options.key) if options.key else None

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 import yaml
 from release.kit import PROVENANCE, SUMS, ReleaseError, ReleaseKit
+from release.krew import PLATFORMS
 from tests.chart.helm import Helm
 
 from slinky import __version__
 from slinky.lab.prepare.inventory import SLURM
 
 DIGESTS = {name: f"sha256:{number:064x}" for number, name in enumerate(("slinky", *SLURM))}
+ARCHIVE = f"kubectl-slinky-{__version__}-linux-amd64.tar.gz"
 IMAGES = {"registry": "registry.example/slinky", "tag": __version__, "digests": DIGESTS}
 
 
@@ -26,6 +28,9 @@ IMAGES = {"registry": "registry.example/slinky", "tag": __version__, "digests": 
 def kit(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> ReleaseKit:
     """A release in a folder."""
     folder = tmp_path_factory.mktemp("release")
+    dependencies = folder / "wheels"
+    dependencies.mkdir()
+    (dependencies / "example-1-py3-none-any.whl").write_bytes(b"wheel")
     kit = ReleaseKit(
         version=__version__,
         images=IMAGES,
@@ -33,6 +38,7 @@ def kit(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> ReleaseKit:
         epoch=1_700_000_000,
         url="https://release.example/slinky",
         helm=helm.command,
+        wheels=dict.fromkeys(PLATFORMS, dependencies),
         commit="0123456789abcdef",
     )
     kit.write()
@@ -98,15 +104,16 @@ def test_install_yaml_has_the_kinds_and_the_images_of_the_release(kit: ReleaseKi
 
 def test_the_krew_manifest_names_the_archive_by_its_digest(kit: ReleaseKit) -> None:
     plugin = yaml.safe_load((kit.output / "slinky.krew.yaml").read_text())
-    archive = kit.output / f"kubectl-slinky-{__version__}.tar.gz"
     assert plugin["spec"]["version"] == f"v{__version__}"
+    systems = [tuple(item["selector"]["matchLabels"].values()) for item in plugin["spec"]["platforms"]]
+    assert systems == [("linux", "amd64"), ("linux", "arm64"), ("darwin", "arm64")]
     for platform in plugin["spec"]["platforms"]:
-        assert platform["uri"] == f"https://release.example/slinky/{archive.name}"
+        archive = kit.output / platform["uri"].removeprefix("https://release.example/slinky/")
         assert platform["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
 
 
 def test_the_plugin_starts_and_names_what_it_lacks(kit: ReleaseKit, tmp_path: Path) -> None:
-    with tarfile.open(kit.output / f"kubectl-slinky-{__version__}.tar.gz") as tar:
+    with tarfile.open(kit.output / ARCHIVE) as tar:
         tar.extractall(tmp_path, filter="data")
 
     def start(**more: str) -> "subprocess.CompletedProcess[str]":
@@ -124,7 +131,7 @@ def test_the_plugin_starts_and_names_what_it_lacks(kit: ReleaseKit, tmp_path: Pa
 
 
 def test_kubectl_completes_the_verbs_of_the_plugin(kit: ReleaseKit, tmp_path: Path) -> None:
-    with tarfile.open(kit.output / f"kubectl-slinky-{__version__}.tar.gz") as tar:
+    with tarfile.open(kit.output / ARCHIVE) as tar:
         tar.extractall(tmp_path, filter="data")
     start = "import sys; sys.argv[0] = 'kubectl-slinky'; from slinky.cli.main import run; run()"
     (tmp_path / "kubectl-slinky").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{start}" "$@"\n')
