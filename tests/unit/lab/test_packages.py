@@ -3,6 +3,7 @@
 
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -96,3 +97,15 @@ def test_every_published_image_has_a_lock_file(name: str) -> None:
     lines = (audit.LOCKS / f"{name}.txt").read_text().splitlines()
     assert lines == sorted(lines)
     assert any(line.startswith("Debian libc6 ") for line in lines)
+
+
+def test_the_lock_file_of_slinky_has_the_versions_that_are_pinned() -> None:
+    """The image is built from the pinned wheels, so a change of the pins without the lock file is an oversight."""
+    pinned = audit.read_requirements((audit.ROOT / "requirements/runtime.txt").read_text())
+    versions = {_normal(package.name): package.version for package in pinned}
+    locked = re.findall(r"(?m)^PyPI (\S+) (\S+)$", (audit.LOCKS / "slinky.txt").read_text())
+    assert {name: versions.get(_normal(name)) for name, _ in locked} == dict(locked)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
