@@ -115,6 +115,9 @@ BLOCKS: Mapping[str, Treatment] = {
     "docs/operator/autoscaling.md#native-autoscaling": Values(("slurm",)),
     "docs/operator/autoscaling.md#native-autoscaling:2": Shown("reads a field of a NodeSet of a site"),
     "docs/operator/autoscaling.md#native-autoscaling:3": Shown("reads a field of a NodeSet of a site"),
+    "docs/operator/autoscaling.md#native-autoscaling:4": Shown(
+        "a kind of node autoscalers, which the lab does not have"
+    ),
     "docs/operator/autoscaling.md#with-the-horizontalpodautoscaler": Apply(),
     "docs/operator/autoscaling.md#from-the-metrics-of-slurmctld": Run(
         after="kubectl delete -f examples/operator/autoscaling/adapter.yaml -f examples/operator/autoscaling/hpa.yaml"

@@ -9,12 +9,13 @@ then keeps the number of workers. If another server has the API group, this one 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from slinky.api.fields.autoscaling import AutoscalingStatus, PendingPartition
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube import Key, KubeClient
 from slinky.kube.aggregation import (
@@ -51,38 +52,76 @@ class UnknownValueError(Exception):
     """The value of a metric is not known."""
 
 
+class Sample(NamedTuple):
+    """One value, with the labels by which an autoscaler selects it."""
+
+    labels: dict[str, str]
+    value: int
+
+
 class ExternalMetric(NamedTuple):
-    """One metric: its meaning, and its value for a NodeSet."""
+    """One metric: its meaning, and the samples of these labels that a NodeSet has."""
 
     help: str
-    value: Callable[[NodeSet], int]
+    samples: Callable[[NodeSet, Mapping[str, str]], Iterable[Sample]]
 
 
-def workers_wanted(node_set: NodeSet) -> int:
-    """The number of workers that running and pending jobs need. Raises `UnknownValueError`."""
+def known_status(node_set: NodeSet) -> AutoscalingStatus:
+    """What the autoscaler has computed. Raises `UnknownValueError` if it does not know the demand."""
     status = node_set.status.autoscaling
     if node_set.autoscaling is None or status is None:
         raise UnknownValueError(f"NodeSet {node_set.metadata.name} has no spec.autoscaling, which computes the number")
     if status.reason in {"", UNKNOWN}:
         raise UnknownValueError(f"the demand of NodeSet {node_set.metadata.name} is not known: {status.message}")
-    return status.next_replicas
+    return status
+
+
+def of_node_set(help: str, value: Callable[[NodeSet], int]) -> ExternalMetric:
+    """A metric with one value for each NodeSet."""
+
+    def samples(node_set: NodeSet, selector: Mapping[str, str]) -> Iterable[Sample]:
+        labels = {"nodeset": node_set.metadata.name, "cluster": node_set.spec.controller_ref.name}
+        if selector.items() <= labels.items():
+            yield Sample(labels, value(node_set))
+
+    return ExternalMetric(help, samples)
+
+
+def of_partition(help: str, value: Callable[[PendingPartition], int]) -> ExternalMetric:
+    """A metric with one value for each partition that a NodeSet of mode External joins."""
+
+    def samples(node_set: NodeSet, selector: Mapping[str, str]) -> Iterable[Sample]:
+        cluster = node_set.spec.controller_ref.name
+        if node_set.autoscaling is None or node_set.autoscaling.mode != "External":
+            return
+        if selector.get("cluster", cluster) != cluster:
+            return
+        for partition in known_status(node_set).partitions:
+            labels = {"partition": partition.name, "cluster": cluster}
+            if selector.items() <= labels.items():
+                yield Sample(labels, value(partition))
+
+    return ExternalMetric(help, samples)
 
 
 METRICS: dict[str, ExternalMetric] = {
-    "slurm_workers_wanted": ExternalMetric(
-        "workers that running and pending jobs need, within the limits of `spec.autoscaling`", workers_wanted
+    "slurm_workers_wanted": of_node_set(
+        "workers that running and pending jobs need, within the limits of `spec.autoscaling`",
+        lambda item: known_status(item).next_replicas,
     ),
-    "slurm_workers_ready": ExternalMetric("workers that are ready", lambda item: item.status.ready_replicas),
-    "slurm_workers_idle": ExternalMetric("workers that are idle in Slurm", lambda item: item.status.slurm_idle),
-    "slurm_workers_allocated": ExternalMetric(
+    "slurm_workers_ready": of_node_set("workers that are ready", lambda item: item.status.ready_replicas),
+    "slurm_workers_idle": of_node_set("workers that are idle in Slurm", lambda item: item.status.slurm_idle),
+    "slurm_workers_allocated": of_node_set(
         "workers that are allocated or mixed in Slurm", lambda item: item.status.slurm_allocated
     ),
+    "slurm_partition_jobs_pending": of_partition(
+        "pending jobs of the partition; each task of an array counts", lambda item: item.jobs
+    ),
+    "slurm_partition_jobs_pending_maxnodecount_total": of_partition(
+        "nodes that the largest pending job of the partition requests, without held jobs",
+        lambda item: item.largest_job,
+    ),
 }
-
-
-def metric_labels(node_set: NodeSet) -> dict[str, str]:
-    """The labels by which an autoscaler selects a value."""
-    return {"nodeset": node_set.metadata.name, "cluster": node_set.spec.controller_ref.name}
 
 
 def parse_selector(text: str) -> dict[str, str]:
@@ -97,19 +136,19 @@ def parse_selector(text: str) -> dict[str, str]:
 
 
 def metric_values(metric: str, node_sets: Sequence[NodeSet], selector: Mapping[str, str], now: str) -> dict[str, Any]:
-    """The list that an autoscaler expects. Raises `UnknownValueError` if one value, or every NodeSet, is unknown."""
-    chosen = [item for item in node_sets if selector.items() <= metric_labels(item).items()]
-    if not chosen:
+    """The list that an autoscaler expects. Raises `UnknownValueError` if one value is unknown, or if there is none.
+
+    An autoscaler adds up the values of a list: a partition that several NodeSets join counts once.
+    """
+    samples = {
+        tuple(sample.labels.items()): sample for item in node_sets for sample in METRICS[metric].samples(item, selector)
+    }
+    if not samples:
         text = ", ".join(f"{key}={value}" for key, value in selector.items()) or "any name"
-        raise UnknownValueError(f"there is no NodeSet with {text}")
+        raise UnknownValueError(f"no NodeSet has a value of {metric} with {text}")
     items = [
-        {
-            "metricName": metric,
-            "metricLabels": metric_labels(item),
-            "timestamp": now,
-            "value": str(METRICS[metric].value(item)),
-        }
-        for item in chosen
+        {"metricName": metric, "metricLabels": sample.labels, "timestamp": now, "value": str(sample.value)}
+        for sample in samples.values()
     ]
     return {"kind": "ExternalMetricValueList", "apiVersion": API, "metadata": {}, "items": items}
 

@@ -52,6 +52,16 @@ async def node_set(stage: SlurmStage) -> NodeSet:
     return await stage.client.get(NODE_SETS, Key(stage.namespace, "gpu"))
 
 
+async def wait_reason(stage: SlurmStage, *reasons: str) -> NodeSet:
+    """Wait for a decision with one of these reasons."""
+
+    async def decided() -> NodeSet | None:
+        live = await node_set(stage)
+        return live if live.status.autoscaling and live.status.autoscaling.reason in reasons else None
+
+    return await eventually(decided, f"a decision with the reason {' or '.join(reasons)}")
+
+
 async def wait_pods(stage: SlurmStage, count: int) -> None:
     async def exist() -> bool:
         return len(await stage.pods()) == count
@@ -98,3 +108,18 @@ async def test_workers_come_with_jobs_and_go_without(stage: SlurmStage) -> None:
         (False, "IdleWorkers"),
     }
     assert stage.undrained_deletions == []
+
+
+async def test_an_unknown_slurm_changes_nothing(stage: SlurmStage) -> None:
+    await apply(stage, scaleIn={"idleFor": "0s"})
+    job = await submit(stage)
+    await wait_running(stage, job)
+    stage.proxy.closed.add("/slurm")
+    try:
+        await stage.slurm.cancel(job)
+        await wait_reason(stage, "SlurmUnknown")
+        assert len(await stage.pods()) == 1
+        assert (await stage.condition(NODE_SETS, "gpu", "AutoscalingActive"))[0] == "Unknown"
+    finally:
+        stage.proxy.closed.clear()
+    await wait_pods(stage, 0)

@@ -14,8 +14,8 @@ POLICY = {"mode": "External", "maxReplicas": 8}
 DECIDED = {"autoscaling": {"nextReplicas": 3, "reason": "PendingJobs"}, "readyReplicas": 1, "slurmIdle": 1}
 
 
-def node_set(name: str = "burst", autoscaling: Any = POLICY, status: Any = DECIDED) -> NodeSet:
-    spec = {"controllerRef": {"name": "slurm"}, **({"autoscaling": autoscaling} if autoscaling else {})}
+def node_set(name: str = "burst", autoscaling: Any = POLICY, status: Any = DECIDED, cluster: str = "slurm") -> NodeSet:
+    spec = {"controllerRef": {"name": cluster}, **({"autoscaling": autoscaling} if autoscaling else {})}
     return msgspec.convert({"metadata": {"name": name}, "spec": spec, "status": status}, NodeSet)
 
 
@@ -67,3 +67,25 @@ def test_equalities_are_read() -> None:
 
 def test_every_metric_is_a_resource() -> None:
     assert [item["name"] for item in resource_list()["resources"]] == list(METRICS)
+
+
+def pending(name: str, jobs: int, cluster: str = "slurm", **policy: Any) -> NodeSet:
+    status = {"autoscaling": {"reason": "Steady", "partitions": [{"name": "burst", "jobs": jobs, "largestJob": 4}]}}
+    return node_set(name, {**POLICY, **policy}, status, cluster)
+
+
+def test_a_partition_of_several_sets_has_one_value_since_an_autoscaler_adds_values_up() -> None:
+    sets = [pending("a", 7), pending("b", 7), pending("c", 9, cluster="other"), pending("d", 5, mode="Active")]
+    items = metric_values("slurm_partition_jobs_pending", sets, {"partition": "burst"}, NOW)["items"]
+    assert [(item["metricLabels"]["cluster"], item["value"]) for item in items] == [("slurm", "7"), ("other", "9")]
+    selector = {"partition": "burst", "cluster": "slurm"}
+    items = metric_values("slurm_partition_jobs_pending_maxnodecount_total", sets, selector, NOW)["items"]
+    assert [item["value"] for item in items] == ["4"]
+
+
+def test_a_partition_of_an_unknown_cluster_has_an_error_and_not_zero() -> None:
+    blind = node_set(status={"autoscaling": {"reason": "SlurmUnknown", "message": "Slurm does not respond"}})
+    with pytest.raises(UnknownValueError, match="not known"):
+        metric_values("slurm_partition_jobs_pending", [blind], {"partition": "burst"}, NOW)
+    with pytest.raises(UnknownValueError, match="partition=other"):
+        metric_values("slurm_partition_jobs_pending", [pending("a", 7)], {"partition": "other"}, NOW)

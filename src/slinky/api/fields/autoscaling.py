@@ -141,6 +141,14 @@ class LearnedWorker(View, frozen=True):
     partitions: Annotated[tuple[str, ...], list_atomic(), described("Partitions of the Slurm node.")] = ()
 
 
+class PendingPartition(View, frozen=True):
+    """The pending jobs of a partition."""
+
+    name: Annotated[str, described("Name of the partition.")] = ""
+    jobs: Annotated[int, described("Number of pending jobs; each task of an array counts.")] = 0
+    largest_job: Annotated[int, described("Nodes that the largest pending job requests, without held jobs.")] = 0
+
+
 class AutoscalingStatus(View, frozen=True):
     """What the autoscaler has done, and what it would do next."""
 
@@ -163,7 +171,15 @@ class AutoscalingStatus(View, frozen=True):
         int, described("Seconds that workers have existed on that day until usedSince, all workers added up.")
     ] = 0
     used_since: Annotated[str, described("Time up to which usedSeconds is complete.")] = ""
+    unmet_since: Annotated[
+        str, described("Since when jobs need more workers than replicas, in mode External; empty if they do not.")
+    ] = ""
     worker: Annotated[LearnedWorker, described("What a worker offers.")] = LearnedWorker()
+    partitions: Annotated[
+        tuple[PendingPartition, ...],
+        list_atomic(),
+        described("Pending jobs of the partitions that workers join, in mode External."),
+    ] = ()
     decisions: Annotated[
         tuple[ScalingDecisionRecord, ...], list_atomic(), described("The last twenty changes, the latest first.")
     ] = ()

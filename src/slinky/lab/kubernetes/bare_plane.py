@@ -25,6 +25,10 @@ from slinky.lab.prepare.inventory import ArtifactInventory
 WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 
+#: The addresses of pods, of which there are none.
+UNUSED = "10.99.0.0/16"
+
+
 class BarePlane:
     """One API server with its etcd; use it as a context manager."""
 
@@ -104,6 +108,17 @@ class BarePlane:
 
         until(ready, "the API server", 240, lambda: self.tail("kube-apiserver"))
 
+    @contextlib.contextmanager
+    def controllers(self, *names: str, flags: Sequence[str] = ()) -> Iterator[None]:
+        """Run these controllers of the kube-controller-manager for the duration of the block."""
+        argv = control_plane.controller_manager(self.plane, pods=UNUSED)
+        own = (f"--controllers={','.join(names)}", f"--secure-port={free_port()}")
+        self._start("kube-controller-manager", [*argv, *own, *flags])
+        try:
+            yield
+        finally:
+            self._stop("kube-controller-manager", signal.SIGKILL)
+
     def stop_apiserver(self, number: int = signal.SIGKILL) -> None:
         """End the API server; with SIGTERM and open watches this takes a minute."""
         self._stop("kube-apiserver", number)
@@ -130,7 +145,10 @@ class BarePlane:
         authority = pki.Authority(self.plane.pki, "ca")
         authority.issue("apiserver", "kube-apiserver", hosts=self.plane.server_hosts)
         authority.issue("admin", "kubernetes-admin", "system:masters")
-        authority.kubeconfig(self.kubeconfig, "admin", self.url)
+        authority.issue("controller-manager", "system:kube-controller-manager")
+        for name in ("admin", "controller-manager"):
+            authority.kubeconfig(self.plane.kubeconfig(name), name, self.url)
+        pki.Authority(self.plane.pki, "front-proxy-ca").issue("front-proxy-client", "front-proxy-client")
 
     def _start(self, name: str, argv: Sequence[str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:

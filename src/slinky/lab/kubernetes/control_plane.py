@@ -97,7 +97,7 @@ def etcd(plane: ControlPlane) -> list[str]:
 
 
 def apiserver(plane: ControlPlane, *, nodes: bool) -> list[str]:
-    """With `nodes`, everything that real kubelets, aggregated APIs and webhooks need; without, the plain server."""
+    """With `nodes`, everything that real kubelets and pods behind Services need; without, the plain server."""
     pki = plane.pki
     plain = [
         str(plane.binaries / "kube-apiserver"),
@@ -115,6 +115,13 @@ def apiserver(plane: ControlPlane, *, nodes: bool) -> list[str]:
         f"--service-cluster-ip-range={SERVICES}",
         "--allow-privileged=true",
         "--runtime-config=" + ",".join(f"{api}=true" for api in plane.features.apis),
+        f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={pki / 'front-proxy-client.crt'}",
+        f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
         plane.features.flag(),
         "--v=1",
     ]
@@ -128,13 +135,6 @@ def apiserver(plane: ControlPlane, *, nodes: bool) -> list[str]:
         f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
         "--kubelet-preferred-address-types=InternalIP",
-        f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
-        "--requestheader-allowed-names=front-proxy-client",
-        "--requestheader-username-headers=X-Remote-User",
-        "--requestheader-group-headers=X-Remote-Group",
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        f"--proxy-client-cert-file={pki / 'front-proxy-client.crt'}",
-        f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
         # Webhooks and aggregated APIs are dialled at pod addresses, which this machine routes; it runs no kube-proxy.
         "--enable-aggregator-routing=true",
         "--default-not-ready-toleration-seconds=5",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from slinky.api.fields.autoscaling import PendingPartition
 from slinky.insight.job_shape import PendingDemand, array_tasks, is_shortened, job_demand
 from slinky.slurm import Change, Job, JobRecord, Mirror, ObjectKind, Partition
 
@@ -43,6 +44,17 @@ class PendingQueue(NamedTuple):
             *single,
             *(_joined(leader, [item for _, item in sorted(parts)]) for leader, parts in components.items()),
         ]
+
+    def by_partition(self) -> dict[str, PendingPartition]:
+        """How many jobs each partition has, and the nodes of the largest that is not held."""
+        jobs: Counter[str] = Counter()
+        largest: Counter[str] = Counter()
+        for job, tasks in self.jobs:
+            nodes = 0 if job.hold else max(1, job.node_count.whole)
+            for name in filter(None, job.partition.split(",")):
+                jobs[name] += tasks
+                largest[name] = max(largest[name], nodes)
+        return {name: PendingPartition(name, jobs[name], largest[name]) for name in jobs}
 
 
 def _joined(leader: int, parts: list[PendingDemand]) -> PendingDemand:

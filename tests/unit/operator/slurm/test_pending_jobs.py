@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from slinky.api.fields.autoscaling import PendingPartition
 from slinky.operator.slurm.pending_jobs import PendingJobs, PendingQueue
 from slinky.slurm import Change, Job, JobRecord, ObjectKind, number
 from slinky.slurm.model.states import JobState
@@ -127,3 +128,13 @@ def test_the_components_of_a_heterogeneous_job_are_one_demand() -> None:
     (demand,) = PendingQueue(tuple((job, 1) for job in parts), {}, 0.0).demands()
     assert demand.job_id == 21
     assert [shape.cpus for shape in demand.shapes] == [21, 22]
+
+
+def test_a_partition_has_the_jobs_that_name_it_and_the_largest_that_is_not_held() -> None:
+    pending, mirror = following()
+    change(pending, mirror, "1", "PENDING", partition="a,b", node_count=2)
+    change(pending, mirror, "2", "PENDING", partition="b", node_count=8, hold=True)
+    change(pending, mirror, "3", "PENDING", partition="b", node_count=1, array_task_string="0-9", array_max_tasks=0)
+    queue = pending.snapshot(0.0)
+    assert queue is not None
+    assert queue.by_partition() == {"a": PendingPartition("a", 1, 2), "b": PendingPartition("b", 12, 2)}

@@ -10,6 +10,7 @@ from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus
 from slinky.api.fields.conditions import DEGRADED
 from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS, NodeSet
+from slinky.insight.plain_text import counted
 from slinky.kube.types import Key, ObjectMeta, View
 from slinky.observe import Log
 from slinky.operator.framework.conditions import ConditionState, previous_state
@@ -18,12 +19,14 @@ from slinky.operator.metrics import AUTOSCALINGS, SLURM_WRITES, WORKERS_NOT_GRAN
 from slinky.operator.nodeset.autoscaling import pools
 from slinky.operator.nodeset.autoscaling.cluster_demand import ClusterDemand, ClusterDemands
 from slinky.operator.nodeset.autoscaling.decision import (
+    UNMET_SECONDS,
     PoolDemand,
     ScalingDecision,
     ScalingReason,
     WorkerCounts,
     decide,
     next_status,
+    unmet_seconds,
     verified_reduction,
     with_retry,
     workers_not_granted,
@@ -113,16 +116,27 @@ class Autoscaler:
         hosts = [worker.host for worker in pools.counted_workers(seen.workers) if worker.host is not None]
         impossible = seen.demand.impossible if seen.demand else status.impossible_jobs
         after = next_status(
-            policy, status, seen.counts, decision, seen.now, impossible=impossible, learned=pools.learn_worker(hosts)
+            policy,
+            status,
+            seen.counts,
+            decision,
+            seen.now,
+            impossible=impossible,
+            partitions=seen.demand.partitions if seen.demand else (),
+            learned=pools.learn_worker(hosts),
         )
         lacking = 0 if seen.demand is None else workers_not_granted(seen.counts, seen.demand, decision)
         self._publish(node_set.key, None if seen.demand is None else decision.replicas, lacking)
         if policy.mode == "Active" and decision.replicas != node_set.spec.replicas:
             node_set = await self._write(node_set, decision, record_event)
-        recheck = decision.recheck_seconds
-        if self.demands.is_held(controller):
-            recheck = min(recheck or HELD_SECONDS, HELD_SECONDS)
-        return AutoscalerResult(node_set, after, _condition(policy, decision), recheck)
+        unmet = unmet_seconds(after, seen.now)
+        rechecks = [
+            decision.recheck_seconds,
+            HELD_SECONDS if self.demands.is_held(controller) else None,
+            UNMET_SECONDS - unmet if unmet is not None and unmet < UNMET_SECONDS else None,
+        ]
+        recheck = min((seconds for seconds in rechecks if seconds is not None), default=None)
+        return AutoscalerResult(node_set, after, _condition(policy, decision, unmet), recheck)
 
     async def _verify(
         self, policy: Autoscaling, node_set: NodeSet, status: AutoscalingStatus
@@ -234,7 +248,11 @@ class ManagedObject(View, frozen=True):
     metadata: ManagedMeta
 
 
-def _condition(policy: Autoscaling, decision: ScalingDecision) -> ConditionState:
+def _condition(policy: Autoscaling, decision: ScalingDecision, unmet: float | None) -> ConditionState:
     if policy.mode == "DryRun":
         return ConditionState(False, "DryRun", f"would set {decision.replicas} replicas: {decision.message}")
+    if unmet is not None and unmet >= UNMET_SECONDS:
+        text = f"no autoscaler sets the {counted(decision.replicas, 'worker')} that jobs need"
+        advice = "see the conditions of the HorizontalPodAutoscaler, and which Service serves external.metrics.k8s.io"
+        return ConditionState(False, ScalingReason.NOT_FOLLOWED.value, f"{text}; {advice}")
     return ConditionState(CONDITION_VALUES.get(decision.reason, True), decision.reason.value, decision.message)

@@ -7,12 +7,12 @@ is not pending, and its workers are idle: the NodeSet would shrink). Therefore t
 that were read after the last change of a host, and a decision to shrink is verified with hosts that are read again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from slinky.api.nodeset import NodeSet
-from slinky.insight.demand import QueueDemand, compute_demand
+from slinky.insight.demand import compute_demand
 from slinky.kube.types import Key
 from slinky.operator.framework import references
 from slinky.operator.framework.context import Context
@@ -94,19 +94,18 @@ class ClusterDemands:
         slurm, computed_at = self.clusters.snapshot(controller), self.context.clock.monotonic()
         if not slurm.trusted or queue is None:
             return ClusterDemand(computed_at, None)
-        demand, impossible = self._pack(self.node_sets(controller), slurm, queue)
-        by_node_set = {
-            node_set.key: (
-                node_set.spec.replicas,
-                PoolDemand(
-                    demand.new_workers.get(node_set.metadata.name, 0),
-                    demand.claimed_idle.get(node_set.metadata.name, 0),
-                    demand.jobs.get(node_set.metadata.name, 0),
-                    impossible.get(node_set.metadata.name, ()),
-                ),
-            )
-            for node_set in self.node_sets(controller)
-        }
+        node_sets, now = self.node_sets(controller), self.context.clock.now()
+        built, used = [], set[str]()
+        for node_set in node_sets:
+            workers = self.workers(node_set, slurm)
+            used |= {worker.hostname for worker in workers}
+            built.append(pools.build_pool(node_set, workers, queue.partitions, now))
+        built += pools.other_pools(host for name, host in slurm.hosts.items() if name not in used)
+        lead = max((duration(policy.begin_ahead) for item in node_sets if (policy := item.autoscaling)), default=0.0)
+        pending = queue.demands(lead)
+        demand = compute_demand(pending, built, now.timestamp())
+        of_pools = pools.pool_demands(pending, demand, built, queue.by_partition())
+        by_node_set = {item.key: (item.spec.replicas, of_pools[item.metadata.name]) for item in node_sets}
         return ClusterDemand(computed_at, by_node_set, tuple(job for job, _ in queue.jobs), demand.paused)
 
     def node_sets(self, controller: Key) -> list[NodeSet]:
@@ -122,19 +121,3 @@ class ClusterDemands:
     def _is_due(self, controller: Key, known: ClusterDemand) -> bool:
         age = self.context.clock.monotonic() - known.computed_at
         return is_due(age, jobs_follow_hosts=self.clusters.jobs_follow_hosts(controller))
-
-    def _pack(
-        self, node_sets: Iterable[NodeSet], slurm: SlurmSnapshot, queue: PendingQueue
-    ) -> tuple[QueueDemand, dict[str, tuple[str, ...]]]:
-        """Pack the pending jobs onto the workers; returns also the impossible jobs by NodeSet."""
-        now, built, used, lead = self.context.clock.now(), [], set[str](), 0.0
-        for node_set in node_sets:
-            workers = self.workers(node_set, slurm)
-            used |= {worker.hostname for worker in workers}
-            built.append(pools.build_pool(node_set, workers, queue.partitions, now))
-            if policy := node_set.autoscaling:
-                lead = max(lead, duration(policy.begin_ahead))
-        built += pools.other_pools(host for name, host in slurm.hosts.items() if name not in used)
-        pending = queue.demands(lead)
-        demand = compute_demand(pending, built, now.timestamp())
-        return demand, pools.impossible_jobs(pending, demand, built)

@@ -19,9 +19,15 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus, LearnedWorker, ScalingDecisionRecord
+from slinky.api.fields.autoscaling import (
+    Autoscaling,
+    AutoscalingStatus,
+    LearnedWorker,
+    PendingPartition,
+    ScalingDecisionRecord,
+)
 from slinky.insight.plain_text import counted
-from slinky.kube.timestamps import format_timestamp, seconds_since, unix_seconds
+from slinky.kube.timestamps import age_seconds, format_timestamp, seconds_since, unix_seconds
 from slinky.operator.nodeset.autoscaling.policy import (
     ScalingLimits,
     budget_used_up,
@@ -36,6 +42,8 @@ from slinky.operator.nodeset.autoscaling.policy import (
 MAX_RECORDS = 20
 #: Seconds until the next attempt after workers have not come; doubled with every failure up to the maximum.
 RETRY_SECONDS, MAX_RETRY_SECONDS = 60.0, 3600.0
+#: Seconds after which an autoscaler that does not follow the number, in mode External, is reported.
+UNMET_SECONDS = 120.0
 #: Impossible jobs that the status names.
 MAX_IMPOSSIBLE = 5
 
@@ -54,6 +62,7 @@ class ScalingReason(Enum):
     CAPACITY_MISSING = "CapacityMissing"
     RETRY_LATER = "RetryLater"
     SLURM_UNKNOWN = "SlurmUnknown"
+    NOT_FOLLOWED = "NotFollowed"
     TWO_WRITERS = "TwoWriters"
 
 
@@ -75,12 +84,16 @@ class WorkerCounts:
 
 @dataclass(frozen=True, slots=True)
 class PoolDemand:
-    """What pending jobs need of a NodeSet: new workers, and workers that are idle or starting; `job` is the first."""
+    """What pending jobs need of a NodeSet: new workers, and workers that are idle or starting; `job` is the first.
+
+    `partitions` are the pending jobs of the partitions that its workers join.
+    """
 
     new_workers: int = 0
     claimed: int = 0
     job: int = 0
     impossible: tuple[str, ...] = ()
+    partitions: tuple[PendingPartition, ...] = ()
 
 
 class ScalingDecision(NamedTuple):
@@ -199,10 +212,8 @@ def _growth_reason(demand: PoolDemand, warm: int) -> tuple[ScalingReason, str]:
 def _delay(situation: _Situation, text: str) -> ScalingDecision | None:
     """Why the NodeSet must not grow yet; None if it may."""
     policy, status, now = situation.policy, situation.status, situation.now
-    if 0 < (wait := unix_seconds(status.retry_time) - now.timestamp()) <= MAX_RETRY_SECONDS:
-        failures = counted(status.failures, "time")
-        text = f"new workers have not come {failures} in a row; the next attempt is at {status.retry_time}"
-        return situation.keep(ScalingReason.RETRY_LATER, text, wait)
+    if later := _retry_later(situation):
+        return later
     if budget_used_up(policy, status, situation.workers.replicas, now):
         text = f"the budget of {counted(policy.worker_hours_per_day or 0, 'worker hour')} per day is used up"
         return situation.keep(ScalingReason.BUDGET_USED_UP, text, next_day_seconds(time_zone(policy.time_zone), now))
@@ -210,6 +221,17 @@ def _delay(situation: _Situation, text: str) -> ScalingDecision | None:
         text = f"{text}; the NodeSet grows again {policy.scale_out.cooldown} after its last increase"
         return situation.keep(ScalingReason.COOLING_DOWN, text, wait)
     return None
+
+
+def _retry_later(situation: _Situation) -> ScalingDecision | None:
+    """Keep the number while the NodeSet waits after a failure; None if it does not wait."""
+    status = situation.status
+    wait = unix_seconds(status.retry_time) - situation.now.timestamp()
+    if not 0 < wait <= MAX_RETRY_SECONDS:
+        return None
+    failures = counted(status.failures, "time")
+    text = f"new workers have not come {failures} in a row; the next attempt is at {status.retry_time}"
+    return situation.keep(ScalingReason.RETRY_LATER, text, wait)
 
 
 # --- shrinking
@@ -248,6 +270,9 @@ def _steady(situation: _Situation, spare: int) -> ScalingDecision:
     if situation.demand.new_workers:
         text = "pending jobs need more workers than the maximum or a whole block allows"
         return situation.keep(ScalingReason.MAXIMUM, text, recheck)
+    # The demand model requests no worker of a NodeSet that waits, so jobs that need one do not show here.
+    if later := _retry_later(situation):
+        return later
     claimed = situation.demand.claimed
     text = "pending jobs fit on the workers that there are" if claimed else "no pending job needs another worker"
     return situation.keep(ScalingReason.STEADY, text, recheck)
@@ -268,6 +293,7 @@ def next_status(
     now: datetime,
     *,
     impossible: Sequence[str] = (),
+    partitions: Sequence[PendingPartition] = (),
     learned: LearnedWorker | None = None,
 ) -> AutoscalingStatus:
     """The status after a decision; a change is recorded only if the policy lets the operator write it."""
@@ -278,6 +304,9 @@ def next_status(
         "reason": decision.reason.value,
         "message": decision.message,
         "impossible_jobs": tuple(impossible[:MAX_IMPOSSIBLE]),
+        # Other autoscalers read them; otherwise each change of the queue would be a write.
+        "partitions": tuple(partitions) if policy.mode == "External" else (),
+        "unmet_since": (status.unmet_since or timestamp) if policy.mode == "External" and after > before else "",
         "worker": learned or status.worker,
     }
     if policy.mode != "Active":
@@ -300,6 +329,11 @@ def next_status(
     elif status.failures and not workers.starting and status.last_scale_out_time > status.last_scale_in_time:
         fields |= {"failures": 0, "retry_time": ""}  # what was requested last has come
     return _replace(status, fields)
+
+
+def unmet_seconds(status: AutoscalingStatus, now: datetime) -> float | None:
+    """For how long no autoscaler has set the workers that jobs need, in mode External; None if none are lacking."""
+    return age_seconds(status.unmet_since, now) if status.unmet_since else None
 
 
 def with_retry(status: AutoscalingStatus, request: str) -> AutoscalingStatus:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 
-from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus, LearnedWorker
+from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus, LearnedWorker, PendingPartition
 from slinky.api.nodeset import NodeSet
 from slinky.insight.demand import Outcome, QueueDemand
 from slinky.insight.job_shape import MEGABYTE, PendingDemand
@@ -15,7 +15,13 @@ from slinky.insight.tres import parse_gres
 from slinky.insight.worker_pool import WorkerPool, WorkerShape, free_workers, host_shape
 from slinky.kube.timestamps import age_seconds, unix_seconds
 from slinky.operator.build.worker_description import declared_shape
-from slinky.operator.nodeset.autoscaling.decision import MAX_IMPOSSIBLE, MAX_RETRY_SECONDS, ScalingReason, WorkerCounts
+from slinky.operator.nodeset.autoscaling.decision import (
+    MAX_IMPOSSIBLE,
+    MAX_RETRY_SECONDS,
+    PoolDemand,
+    ScalingReason,
+    WorkerCounts,
+)
 from slinky.operator.nodeset.autoscaling.policy import current_limits, duration
 from slinky.operator.nodeset.decisions.host_metadata import HostComment
 from slinky.operator.nodeset.decisions.scaling import is_replaced
@@ -112,6 +118,26 @@ def other_pools(hosts: Iterable[Host]) -> list[WorkerPool]:
         WorkerPool(f"hosts such as {group[0].name}", partitions, shape, free_workers(group, 0, shape), len(group), 0, 0)
         for (shape, partitions), group in groups.items()
     ]
+
+
+def pool_demands(
+    pending: Sequence[PendingDemand],
+    demand: QueueDemand,
+    pools: Sequence[WorkerPool],
+    partitions: Mapping[str, PendingPartition],
+) -> dict[str, PoolDemand]:
+    """What pending jobs need of each pool; `partitions` has the pending jobs by partition."""
+    impossible = impossible_jobs(pending, demand, pools)
+    return {
+        pool.name: PoolDemand(
+            demand.new_workers.get(pool.name, 0),
+            demand.claimed_idle.get(pool.name, 0),
+            demand.jobs.get(pool.name, 0),
+            impossible.get(pool.name, ()),
+            tuple(partitions.get(name, PendingPartition(name)) for name in sorted(pool.partitions)),
+        )
+        for pool in pools
+    }
 
 
 def impossible_jobs(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.operator.samples import NOW, ago
 
-from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus
+from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus, PendingPartition
 from slinky.operator.nodeset.autoscaling.decision import (
     MAX_RECORDS,
     PoolDemand,
@@ -21,6 +21,7 @@ from slinky.operator.nodeset.autoscaling.decision import (
     WorkerCounts,
     decide,
     next_status,
+    unmet_seconds,
     with_retry,
     workers_not_granted,
 )
@@ -129,6 +130,11 @@ CASES = (
         "the next attempt waits",
         (2, "RetryLater"),
         demand=PoolDemand(3),
+        status={"failures": 1, "retryTime": ago(-60)},
+    ),
+    Case(
+        "jobs that wait for the next attempt are no demand, but the set is not steady",
+        (2, "RetryLater"),
         status={"failures": 1, "retryTime": ago(-60)},
     ),
     Case(
@@ -334,3 +340,25 @@ def test_a_decision_speaks_of_one_worker_in_the_singular(count: int, words: str)
     assert idle.message.startswith(words)
     grown = decide(policy(), WorkerCounts(2), PoolDemand(count, job=7), AutoscalingStatus(), NOW)
     assert f"need {count} more worker{'s' if count > 1 else ''}, first of all job 7" in grown.message
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("External", 1), ("Active", 0), ("DryRun", 0)])
+def test_only_what_another_autoscaler_reads_makes_each_change_of_the_queue_a_write(mode: str, kept: int) -> None:
+    chosen, workers = policy(mode=mode), WorkerCounts(2)
+    decision = decide(chosen, workers, PoolDemand(), AutoscalingStatus(), NOW)
+    pending = [PendingPartition("burst", 3, 1)]
+    status = next_status(chosen, AutoscalingStatus(), workers, decision, NOW, partitions=pending)
+    assert len(status.partitions) == kept
+
+
+def test_a_number_that_no_autoscaler_sets_is_reported_with_its_age() -> None:
+    chosen, status = policy(mode="External"), AutoscalingStatus()
+    ages = []
+    for minutes, needed in ((0, 1), (1, 1), (3, 2), (4, 0), (5, 1)):
+        now = NOW + timedelta(minutes=minutes)
+        decision = decide(chosen, WorkerCounts(2), PoolDemand(needed), status, now)
+        status = next_status(chosen, status, WorkerCounts(2), decision, now)
+        ages.append(unmet_seconds(status, now))
+    assert ages == [0, 60, 180, None, 0]
+    active = next_status(policy(), status, WorkerCounts(2), decision, NOW)
+    assert unmet_seconds(active, NOW) is None
