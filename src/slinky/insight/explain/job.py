@@ -44,8 +44,9 @@ CHECKS: tuple[Callable[[Job, QueueSnapshot], Iterator[Finding]], ...] = (
     check_priority,
 )
 
-#: A reservation of others is one of the causes that Slurm reports as unavailable nodes.
-_ALSO_ANSWERED_BY = {Topic.NODES: (Topic.RESERVATION,)}
+#: A reservation of others is one of the causes that Slurm reports as unavailable nodes, and an account that the
+#: partition denies is one of the causes that it reports as the configuration of the partition.
+_ALSO_ANSWERED_BY = {Topic.NODES: (Topic.RESERVATION,), Topic.PARTITION: (Topic.ACCESS,)}
 
 
 def explain_job(job: Job, snapshot: QueueSnapshot) -> QueueExplanation:
