@@ -102,6 +102,7 @@ lock: ## Pin every dependency with hashes
 	$(BIN)/uv pip compile -q pyproject.toml --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -o requirements/runtime.txt
 	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -c requirements/runtime.txt -o requirements/dev.txt
 	$(BIN)/uv pip compile -q pyproject.toml --extra docs --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -c requirements/dev.txt -o requirements/docs.txt
+	$(BIN)/uv pip compile -q pyproject.toml --extra top --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -c requirements/dev.txt -o requirements/top.txt
 	echo 'atheris>=3' | $(BIN)/uv pip compile -q - --generate-hashes --universal --no-annotate --no-emit-index-url --custom-compile-command 'make lock' -o requirements/fuzz.txt
 
 generate: setup ## Write what is generated: definitions, value schemas, API reference

@@ -24,6 +24,7 @@ class SlinkyGroup(LazyGroup):
         "whatif": (f"{_CLUSTER}.whatif", "Say what would start earlier or later after a change."),
         "queue": (f"{_CLUSTER}.queue", "List jobs, with the expected start of those that wait."),
         "nodes": (f"{_CLUSTER}.nodes", "List nodes, with what is free and who drained them."),
+        "top": ("slinky.cli.live.top", "Show jobs, their pods and nodes in a terminal, and follow them."),
         "status": (f"{_CLUSTER}.status", "Summarize a Slurm cluster."),
         "logs": (f"{_PODS}.logs", "Print what a job or a pod has written."),
         "shell": (f"{_PODS}.shell", "Open a shell in a login pod."),

@@ -41,10 +41,11 @@ async def _change(verb: str, options: ClusterOptions, names: list[str], *, yes: 
                 raise CommandError(f"job {name} {problem}")
         if confirm(actions, yes=yes, dry_run=dry_run):
             for name, job in jobs.items():
-                await _apply(verb, cluster.client, job, name.removeprefix("job/"))
+                await apply_change(verb, cluster.client, job, name.removeprefix("job/"))
 
 
-async def _apply(verb: str, client: SlurmClient, job: Job, name: str) -> None:
+async def apply_change(verb: str, client: SlurmClient, job: Job, name: str) -> None:
+    """Hold, release or cancel a job; `name` may be a task of an array. Raises `SlurmError`."""
     if verb == "cancel":
         await client.cancel(name)
     else:
