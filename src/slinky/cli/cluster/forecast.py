@@ -31,7 +31,7 @@ def forecast(
     of the backfill scheduler. The late end assumes that every job uses its whole time limit, the early end that jobs
     end as earlier jobs did. Later submissions, limits of accounts and preemption are not considered.
     """
-    view = ClusterView(_read, partial(_render, jobs=jobs or [], output=output))
+    view = ClusterView(_read, partial(render_forecast, jobs=jobs or [], output=output))
     run_view(options, view, output, watch=watch, interval=interval)
 
 
@@ -39,7 +39,8 @@ async def _read(_: ConnectedCluster, reader: SnapshotReader) -> QueueSnapshot:
     return await reader.snapshot(accounting=False, history=True)
 
 
-def _render(snapshot: QueueSnapshot, jobs: list[str], output: OutputFormat) -> str:
+def render_forecast(snapshot: QueueSnapshot, jobs: list[str], output: OutputFormat) -> str:
+    """The expected starts of these jobs, or of every pending job. Raises `CommandError` for an unknown one."""
     wanted = [find_job(name.removeprefix("job/"), snapshot).job_id for name in jobs]
     ranges = compute_forecast(snapshot)
     shown = [snapshot.jobs_by_id[number] for number in wanted or ranges]

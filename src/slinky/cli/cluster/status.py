@@ -22,7 +22,7 @@ def status(
     interval: Interval = INTERVAL_SECONDS,
 ) -> None:
     """Summarize a Slurm cluster: slurmctld, jobs by state and reason, nodes by state, devices, who drained what."""
-    view = ClusterView(_read, partial(_render, output=output))
+    view = ClusterView(_read, partial(render_status, output=output))
     run_view(options, view, output, watch=watch, interval=interval)
 
 
@@ -32,7 +32,8 @@ async def _read(cluster: ConnectedCluster, reader: SnapshotReader) -> tuple[dict
     return {"cluster": server.cluster, "slurm": server.release, "where": cluster.where}, snapshot
 
 
-def _render(data: tuple[dict[str, str], QueueSnapshot], output: OutputFormat) -> str:
+def render_status(data: tuple[dict[str, str], QueueSnapshot], output: OutputFormat) -> str:
+    """What a server says about itself, and a summary of its cluster."""
     server, snapshot = data
     facts = {**server, **_summary(snapshot)}
     if output in (OutputFormat.JSON, OutputFormat.YAML):
