@@ -23,7 +23,6 @@ from slinky.cli.access.reader import SnapshotReader
 from slinky.cli.cluster.command import ClusterOptions, run_command
 from slinky.cli.cluster.output import OutputFormat
 from slinky.insight.plain_text import plain
-from slinky.kube.errors import Unreachable
 from slinky.slurm.errors import AuthError, Retryable
 
 T = TypeVar("T")
@@ -59,6 +58,9 @@ async def _show(options: ClusterOptions, view: ClusterView[T]) -> None:
 
 
 async def _watch(options: ClusterOptions, view: ClusterView[T], output: OutputFormat, interval: float) -> None:
+    # Imported here: the Kubernetes client costs more than everything else at the start of the command.
+    from slinky.kube.errors import Unreachable  # noqa: PLC0415
+
     screen = WatchScreen(output)
     refusals = 0
     with closed_pipe() as closed, contextlib.suppress(BrokenPipeError):
