@@ -78,7 +78,8 @@ async def _resize(session: ExecSession) -> None:
 def raw_mode(descriptor: int) -> Iterator[None]:
     """Pass every key to the command in the container, Ctrl-C too."""
     before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor)
+    # What a person has typed already is kept.
+    tty.setraw(descriptor, termios.TCSADRAIN)
     try:
         yield
     finally:
