@@ -152,7 +152,8 @@ def test_the_command_gathers_a_bundle_without_any_secret(site: ChartSite, tmp_pa
     site.kubectl("delete", "secret/planted", "configmap/leak")
     with tarfile.open(path) as tar:
         files = {entry.name.partition("/")[2]: read_entry(tar, entry) for entry in tar.getmembers()}
-    assert summary["notRead"] == []
+    # The kubelet may have removed the log of a container that was restarted.
+    assert [problem for problem in summary["notRead"] if ".previous.log:" not in problem] == []
     space = f"kubernetes/{SPACE}"
     kinds = ("controllers", "accountings", "nodesets", "loginsets", "restapis", "tokens", "events", "pods")
     wanted = [f"{space}/{kind}.json" for kind in kinds] + ["doctor.txt", "versions.json", "summary.json"]
