@@ -59,6 +59,7 @@ class TopApp(App[None]):
         self._source = source
         self._interval = interval
         self.data: TopData | None = None
+        self._is_stale = False
         #: How often the tables were drawn.
         self.draws = 0
 
@@ -82,8 +83,12 @@ class TopApp(App[None]):
         try:
             data = await self._source.read()
         except (SlurmError, KubeError) as error:
+            self._is_stale = True
             self.show_message(f"no answer, what is shown is old: {error}")
             return
+        if self._is_stale:
+            self._is_stale = False
+            self.show_message("")
         if data is self.data:
             return
         self.data = data
@@ -91,7 +96,6 @@ class TopApp(App[None]):
         self.query_one("#summary", Static).update(Text(summary(data)))
         self._fill("jobs", job_rows(data))
         self._fill("nodes", node_rows(data))
-        self.show_message(f"not known: {'; '.join(data.snapshot.unknown)}" if data.snapshot.unknown else "")
 
     def show_message(self, text: str) -> None:
         """Show a text in the line above the keys."""

@@ -83,6 +83,8 @@ def summary(data: TopData) -> str:
         parts.append(_counts("pods", Counter(pod.phase.lower() for pod in data.pods)))
     if data.pods_unknown:
         parts.append(f"pods unknown: {plain(data.pods_unknown, 80)}")
+    if snapshot.unknown:
+        parts.append(f"not known: {plain('; '.join(snapshot.unknown), 120)}")
     return "   ".join(parts)
 
 
