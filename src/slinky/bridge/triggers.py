@@ -23,8 +23,9 @@ from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.kube import Node, Object
 from slinky.slurm import Host, JobRecord, number
 
-#: Forecasts of starts count as equal within intervals of this length.
-FORECAST_SECONDS = 120
+#: Forecasts of starts count as equal within intervals of this length, by the seconds after the submission from which
+#: it applies. Behind a job without a time limit, the forecasts of all others lie in a year and move steadily.
+FORECAST_SECONDS = ((0, 120), (6 * 3600, 1800), (7 * 86400, 86400))
 
 
 class WorkloadTriggers:
@@ -96,7 +97,9 @@ def _job_traits(record: JobRecord) -> JobRecord:
     job = record.detail
     if job is None or not record.state.pending:
         return record
-    start = number(job.start_time.whole // FORECAST_SECONDS)
+    wait = job.start_time.whole - job.submit_time.whole
+    interval = max((length for least, length in FORECAST_SECONDS if wait >= least), default=1)
+    start = number(job.start_time.whole // interval)
     return replace(record, detail=replace(job, priority=number(0), start_time=start, end_time=number(0)))
 
 

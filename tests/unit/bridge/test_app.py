@@ -243,12 +243,15 @@ def test_the_bridge_locks_slurmctld_less_than_thirty_times_a_minute_at_rest() ->
         ({"dependency": "afterok:7"}, True),
         ({"start_time": number(1_000_030), "end_time": number(5)}, False),
         ({"priority": number(77)}, False),
+        ({"submit_time": number(100), "start_time": number(1_000_000 - 200)}, False),
+        ({"submit_time": number(100), "start_time": number(1_000_000 + 86_400)}, True),
     ],
 )
 def test_a_pending_job_is_reconciled_only_if_its_pods_would_show_the_change(fields: Any, expected: bool) -> None:
     before = record("7", "PENDING", reason="Priority")
     assert before.detail is not None
-    before = structs.replace(before, detail=structs.replace(before.detail, start_time=number(1_000_000)))
+    times = {"submit_time": fields.get("submit_time", number(999_000)), "start_time": number(1_000_000)}
+    before = structs.replace(before, detail=structs.replace(before.detail, **times))
     assert before.detail is not None
     after = structs.replace(before, detail=structs.replace(before.detail, **fields))
     assert triggers.is_job_changed(before, after) is expected

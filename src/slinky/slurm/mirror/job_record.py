@@ -59,6 +59,8 @@ class JobRead(Flag):
 def required_reads(record: JobRecord | None, state: JobState, *, verify: bool) -> JobRead:
     """What must be read about a tracked job that is now in this state."""
     reads = JobRead.NOTHING
+    if record is not None and record.state is state and state.pending and record.detail is not None and not verify:
+        return reads  # by far the most frequent case
     if verify or record is None or record.detail is None or _needs_detail(record, state):
         reads |= JobRead.DETAIL
     if state.running and (record is None or record.resources is None or not record.state.running):
@@ -125,6 +127,9 @@ def states_by_key(statuses: Iterable[JobStatus], tracked: Collection[str]) -> di
     """
     states: dict[str, JobState] = {}
     for status in statuses:
+        if status.job_id.isdecimal():
+            states[status.job_id] = status.state
+            continue
         job_id, _, task = status.job_id.partition("_")
         states[status.job_id if task else job_id.partition("+")[0]] = status.state
         if task and job_id in tracked and (job_id not in states or states[job_id].ended):

@@ -331,7 +331,7 @@ class JobTracker:
         """Known jobs that the list lacks; none of them while suspiciously many live jobs are missing."""
         missing = [key for key in keys if key in self.table and key not in states]
         missing_live = frozenset(key for key in missing if not self.table[key].over)
-        live = sum(not record.over for record in self.table.values())
+        live = sum(not record.over for record in self.table.values()) if missing_live else 0
         suspect = job_record.is_suspect_loss(len(missing_live), live)
         return missing if self.table.accepts_loss(missing_live, suspect=suspect) else []
 
@@ -429,12 +429,14 @@ class JobTracker:
                 record.has_reason, tracked.read_at, key, now if tracked.first_seen is None else tracked.first_seen
             )
             for key, tracked in self._tracked.items()
-            if tracked.read_at is not None and (record := self.table.get(key)) and record.state.pending
+            if tracked.read_at is not None
+            and (record := self.table.get(key))
+            and record.state.pending
+            and not (self.lists_pending and record.has_reason)
         ]
         self.awaits_reason = awaits_reason(pending, now)
-        singles = [job for job in pending if not (self.lists_pending and job.has_reason)]
         async with asyncio.TaskGroup() as group:
-            for key in self._refresh_budget.choose(singles, now, self._pending_interval):
+            for key in self._refresh_budget.choose(pending, now, self._pending_interval):
                 group.create_task(self._update_record(key, self.table[key].state, JobRead.DETAIL))
 
     def _put(self, record: JobRecord) -> None:

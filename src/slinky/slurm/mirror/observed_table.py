@@ -6,11 +6,12 @@ only if the last list is fresh and no loss is unconfirmed; otherwise it is UNKNO
 objects that a new list lacks are gone.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, ValuesView
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, overload
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 #: Information older than this must not lead to anything that cannot be undone.
 FRESH_SECONDS = 15.0
@@ -81,6 +82,23 @@ class ObservedTable(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, key: str) -> T:
         return self._items[key]
+
+    # The methods of Mapping itself go through __getitem__ for each object: too slow for a pass over every job.
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    @overload
+    def get(self, key: str, default: None = None, /) -> T | None: ...
+    @overload
+    def get(self, key: str, default: T | D, /) -> T | D: ...
+    def get(self, key: str, default: T | D | None = None, /) -> T | D | None:
+        """The object with this key."""
+        return self._items.get(key, default)
+
+    def values(self) -> ValuesView[T]:
+        """All objects."""
+        return self._items.values()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)

@@ -124,6 +124,8 @@ class State:
         return word == self.base or word in self.flags
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, State):
             return NotImplemented
         return (type(self), self.base, self.flags) == (type(other), other.base, other.flags)
