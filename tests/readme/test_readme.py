@@ -8,6 +8,7 @@ depend on each other, in the order of this file, as the steps of a reader do.
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ START = all_blocks()["README.md#slinky"].commands()
 LAB = all_blocks()["README.md#a-lab-in-one-minute"].commands()
 #: The labs that the README starts: by `make demo`, and by `slinky lab up` without a name.
 LABS = (DEMO, "lab")
+#: pip keeps downloads, and asks rustc for its version, which keeps settings where rustup has installed it.
+OF_PIP = (".cache/pip/", ".rustup/")
 #: Variables that lead to the caches and settings of the person who runs the tests.
 PERSONAL = re.compile(r"(XDG|SLINKY|PYTHON|VIRTUAL_ENV|HELM|KUBE|GO(PATH|CACHE|MODCACHE|ENV)$).*")
 
@@ -77,6 +80,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     yield reader
     for name in LABS:
         subprocess.run([reader.clone / ".venv/bin/slinky", "lab", "down", "--name", name], check=False)
+    shutil.rmtree(reader.folder)  # gigabytes, which pytest would keep
 
 
 def require_unused_names() -> None:
@@ -91,22 +95,22 @@ def stated(command: str) -> str:
     return command
 
 
-def test_the_machine_is_checked_before_anything_is_built(reader: Reader) -> None:
+def test_the_parts_that_another_machine_has_exported_are_used(reader: Reader) -> None:
+    inventory, file = ArtifactInventory.of(), reader.folder / "parts.tar.zst"
+    export_artifacts(inventory.store, inventory.artifacts.values(), file, Progress())
     reader.run("make setup")
+    output = reader.run(f".venv/bin/slinky lab prepare --import '{file}'")
+    file.unlink()
+    assert f"{len(inventory.artifacts)} parts are new" in output
+    assert "parts are built once" not in output
+
+
+def test_the_machine_is_checked_on_one_screen(reader: Reader) -> None:
     table = reader.run(stated(".venv/bin/slinky lab check"))
     rows = {line.split("  ")[0].strip() for line in table.splitlines()[1:]}
     assert {"user", "kernel", "Python", "memory", "disk of the cache", "cgroups", "overlay file system"} <= rows
     assert "missing" not in table
     assert len(table.splitlines()) <= 24, "it fits on one screen"
-
-
-def test_the_parts_that_another_machine_has_exported_are_used(reader: Reader) -> None:
-    inventory, file = ArtifactInventory.of(), reader.folder / "parts.tar.zst"
-    export_artifacts(inventory.store, inventory.artifacts.values(), file, Progress())
-    output = reader.run(f".venv/bin/slinky lab prepare --import '{file}'")
-    file.unlink()
-    assert f"{len(inventory.artifacts)} parts are new" in output
-    assert "parts are built once" not in output
 
 
 def test_the_demo_runs(reader: Reader) -> None:
@@ -134,4 +138,4 @@ def test_no_trace_stays(reader: Reader) -> None:
         wait_clean(name, set(reader.before))
     assert reader.run("git status --porcelain") == "", "the checkout is as it was cloned"
     kept = {str(path.relative_to(reader.home)) for path in reader.home.rglob("*") if path.is_file()}
-    assert not {path for path in kept if not path.startswith(".cache/pip/")}, "only pip keeps files in the home folder"
+    assert not {path for path in kept if not path.startswith(OF_PIP)}, "only pip keeps files in the home folder"
