@@ -13,6 +13,7 @@ from tests.support.waiting import until
 
 from slinky import __version__
 from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.slurm.conf.topology import parse_topologies
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VALUES = EXAMPLES / "operator/values.yaml"
@@ -68,6 +69,30 @@ async def test_the_cluster_for_hybrid_nodes_has_one_worker_per_node_that_request
     workers = one(objects, "NodeSet")["spec"]
     assert workers["scalingMode"] == "DaemonSet"
     assert workers["slurmd"]["resources"] == {"requests": {"cpu": "50m", "memory": "128Mi"}}
+
+
+async def test_the_example_of_a_topology_names_no_host(kubectl: Kubectl, helm: Helm, space: str) -> None:
+    values = yaml.safe_load((EXAMPLES / "operator/topology-values.yaml").read_text())
+    objects = helm.render("slurm", values, space=space)
+    done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=yaml.safe_dump_all(objects))
+    assert done.returncode == 0, done.stderr
+    fabric, nvl = parse_topologies(one(objects, "ConfigMap")["data"]["topology.yaml"])
+    assert [switch.name for switch in fabric.switches] == ["spine", "leaf1", "leaf2"]
+    assert [(block.name, block.nodes) for block in nvl.blocks] == [("b1", ""), ("b2", "")]
+    assert "TopologyParam=BlockAsNodeRank" in one(objects, "Controller")["spec"]["extraConf"]
+    assert "Topology=nvl" in one(objects, "NodeSet")["spec"]["partition"]["config"]
+
+
+async def test_workers_of_a_compute_domain_claim_its_channels(kubectl: Kubectl, helm: Helm, space: str) -> None:
+    values = yaml.safe_load((EXAMPLES / "operator/imex-values.yaml").read_text())
+    objects = helm.render("slurm", values, space=space)
+    done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=yaml.safe_dump_all(objects))
+    assert done.returncode == 0, done.stderr
+    assert "SwitchType=switch/nvidia_imex" in one(objects, "Controller")["spec"]["extraConf"]
+    workers = one(objects, "NodeSet")["spec"]
+    (claim,) = workers["template"]["spec"]["resourceClaims"]
+    assert claim == {"name": "imex", "resourceClaimTemplateName": "slurm-imex"}
+    assert workers["slurmd"]["resources"]["claims"] == [{"name": claim["name"]}]
 
 
 @pytest.fixture(scope="module")

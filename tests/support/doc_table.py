@@ -127,6 +127,13 @@ BLOCKS: Mapping[str, Treatment] = {
     "docs/operator/daemon-mode.md#one-worker-per-node": Merge("NodeSet"),
     "docs/operator/gpus.md#gpus": Values(("slurm",)),
     "docs/operator/high-availability.md#high-availability-of-slurmctld": Merge("Controller"),
+    "docs/operator/topology.md#topology": CoveredBy(
+        "tests/e2e/operator/test_worker_lifecycle.py"
+        "::test_the_place_of_a_host_in_trees_and_blocks_follows_the_annotation_of_its_node"
+    ),
+    "docs/operator/topology.md#imex-channels": Shown(
+        "the kind belongs to a driver of hardware that no test machine has"
+    ),
     "docs/operator/hybrid.md#hybrid-clusters-a-slurm-outside-kubernetes": Apply(),
     "docs/operator/images.md#build-and-publish": _REGISTRY,
     "docs/operator/images.md#build-and-publish:2": Shown("the digests are those of a site"),

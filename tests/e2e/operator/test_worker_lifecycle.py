@@ -15,10 +15,21 @@ from tests.support.waiting import until
 
 from slinky.api.names import metadata
 from slinky.lab.errors import LabError
+from slinky.slurm.conf.topology import Block, Switch, Topology, render_topologies
 
 pytestmark = pytest.mark.lab
 
-TOPOLOGY = "SwitchName=root Switches=leaf[1-2]\nSwitchName=leaf1\nSwitchName=leaf2\n"
+#: A tree and blocks beside each other. Annotations of nodes give the positions, so that no host is named here.
+TOPOLOGY = render_topologies(
+    [
+        Topology(
+            "default",
+            cluster_default=True,
+            switches=(Switch("root", children="leaf[1-2]"), Switch("leaf1"), Switch("leaf2")),
+        ),
+        Topology("nvl", blocks=(Block("b1"), Block("b2")), block_sizes=(1,)),
+    ]
+)
 CLAIM = {
     "metadata": {"name": "data"},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
@@ -46,9 +57,9 @@ def build(site: OperatorSite) -> None:
     manifests = [item for item in cluster() if item["kind"] != "NodeSet"]
     for item in manifests:
         if item["kind"] == "ConfigMap":
-            item["data"] = {**item["data"], "topology.conf": TOPOLOGY}
+            item["data"] = {**item["data"], "topology.yaml": TOPOLOGY}
         if item["kind"] == "Controller":
-            item["spec"]["extraConf"] += "TopologyPlugin=topology/tree\nSlurmdTimeout=10\nUnkillableStepTimeout=10\n"
+            item["spec"]["extraConf"] += "TopologyParam=BlockAsNodeRank\nSlurmdTimeout=10\nUnkillableStepTimeout=10\n"
     site.apply(*manifests, gpu())
     site.wait_workers(2)
 
@@ -335,6 +346,25 @@ def test_the_scaling_mode_changes_to_one_worker_per_node_and_back_while_jobs_run
     site.finish_job(job, pod)
     until(lambda: sorted(site.pods()) == ["gpu-0", "gpu-1"] and site.has_workers(2), "workers with ordinals")
     until(lambda: reason(site, "Ready") == "Available", "readiness")
+
+
+def test_the_place_of_a_host_in_trees_and_blocks_follows_the_annotation_of_its_node(site: OperatorSite) -> None:
+    node = site.pods()["gpu-0"]["spec"]["nodeName"]
+
+    def annotate(topology: str) -> None:
+        site.lab.kubectl("annotate", "node", node, "--overwrite", f"{metadata.TOPOLOGY}{topology}")
+
+    def members(topology: str, unit: str) -> str:
+        """The hosts of a switch or block, as slurmctld schedules with it."""
+        return site.slurm("scontrol", "show", "topology", topology, f"unit={unit}", check=False)
+
+    annotate("=default:leaf1,nvl:b1")
+    until(lambda: "Nodes=g-0" in members("nvl", "b1") and "Nodes=g-0" in members("default", "leaf1"), "the place")
+    annotate("=default:leaf2,nvl:b2")
+    until(lambda: "Nodes=g-0" in members("nvl", "b2") and "Nodes=g-0" in members("default", "leaf2"), "another place")
+    assert "g-0" not in members("nvl", "b1") + members("default", "leaf1")
+    annotate("-")
+    until(lambda: "g-0" not in members("nvl", "b2") + members("default", "leaf2"), "no place")
 
 
 def lose_state(site: OperatorSite) -> None:

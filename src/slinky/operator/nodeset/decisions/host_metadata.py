@@ -50,9 +50,22 @@ def host_updates(node_set: NodeSet, worker: Worker) -> Iterable[UpdateHost]:
     if worker.node is None:
         return
     topology = node_topology(worker.node.metadata.annotations)
-    if topology and set(topology.split(",")) != set(host.topology.split(",")):
+    # Without the annotation, topology.yaml may give the position. It is cleared only if an annotation had set it.
+    had_annotation = metadata.TOPOLOGY in worker.meta.annotations
+    if (topology or had_annotation) and _units(topology) != _units(host.topology):
         yield UpdateHost(host.name, NodeUpdate(topology_str=topology), "topology")
     yield from _feature_updates(worker.node.metadata.annotations.get(metadata.FEATURES), host)
+
+
+def _units(topology: str) -> set[str]:
+    """The switches and blocks of a topology, which Slurm reports in any order."""
+    return set(filter(None, topology.split(",")))
+
+
+def _clears_topology(worker: Worker) -> bool:
+    """Whether Slurm still has a position that the annotation of the pod names and that of the node no longer does."""
+    node, host = worker.node, worker.host
+    return bool(node and not node_topology(node.metadata.annotations) and host and host.topology)
 
 
 def pod_updates(node_set: NodeSet, worker: Worker) -> Iterable[AnnotateWorker]:
@@ -61,7 +74,7 @@ def pod_updates(node_set: NodeSet, worker: Worker) -> Iterable[AnnotateWorker]:
     if worker.pod.metadata.labels.get(metadata.POD_HOSTNAME) != worker.hostname and worker.pod.spec.node_name:
         labels[metadata.POD_HOSTNAME] = worker.hostname
     annotations: dict[str, str | None] = {}
-    if worker.node is not None:
+    if worker.node is not None and not _clears_topology(worker):
         annotations[metadata.TOPOLOGY] = node_topology(worker.node.metadata.annotations) or None
     if worker.busy is False or (worker.busy and worker.jobs_end is not None):
         annotations[metadata.POD_DEADLINE] = worker.deadline or None

@@ -18,6 +18,7 @@ from tests.unit.operator.samples import (
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.types import Condition
+from slinky.kube.views import Pod
 from slinky.operator.nodeset.actions import AnnotateWorker, ExecutionReport
 from slinky.operator.nodeset.decisions.host_metadata import HostComment, host_updates, pod_updates
 from slinky.operator.nodeset.status import counts, health, pins, pod_conditions
@@ -54,7 +55,20 @@ def test_topology_follows_the_node_and_an_empty_one_changes_nothing() -> None:
         "default:leaf2,nvl:b1"
     ]
     assert changes(annotations=place, topology="nvl:b1,default:leaf2") == []
-    assert changes(topology="default:leaf1") == []
+    assert changes(topology="default:leaf1") == [], "the position of topology.yaml"
+
+
+def test_a_topology_ends_with_its_annotation() -> None:
+    def topologies(worker: Pod, topology: str) -> list[str | None]:
+        slurm = trusted_snapshot(host(comment=OURS, topology=topology))
+        updates = host_updates(node_set(), worker_of(worker, slurm, on=node()))
+        return [update.change.topology_str for update in updates]
+
+    assert topologies(pod(topology="default:leaf1"), "default:leaf1") == [""]
+    assert topologies(pod(topology="default:leaf1"), "") == [], "it is cleared"
+    assert topologies(pod(), "default:leaf1") == []
+    held = worker_of(pod(topology="default:leaf1"), trusted_snapshot(host(topology="default:leaf1")), on=node())
+    assert pod_update(node_set(), held) is None, "the annotation stays until Slurm has cleared the position"
 
 
 def test_our_features_follow_the_node_and_others_stay() -> None:
