@@ -20,7 +20,7 @@ from slinky.kube import PODS, Key, NotFound
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.operator.slurm.clusters import REFRESH_TIMEOUT
-from slinky.slurm import JobRequest, NodeUpdate
+from slinky.slurm import JobRequest
 from slinky.slurm import number as amount
 
 pytestmark = pytest.mark.lab
@@ -54,34 +54,6 @@ def lose_state(slurm: LabSlurm) -> None:
     slurm.stop("slurmctld")
     slurm.exec("sh", "-c", "rm -rf /var/lib/slurm/ctld/*")
     slurm.start("slurmctld")
-
-
-async def test_a_worker_that_is_created_again_keeps_the_drain_of_its_administrator(stage: SlurmStage) -> None:
-    await stage.apply_workers(1)
-    await stage.wait_workers(1)
-    drain = NodeUpdate(state=["DRAIN"], reason="bad GPU", reason_uid="root")
-    await stage.slurm.update_node(f"{stage.prefix}0", drain)
-    (worker,) = (await stage.pods()).values()
-
-    async def has_drain() -> bool:
-        pods, host = await stage.pods(), await stage.host(0)
-        assert host is not None
-        created_again = {pod.metadata.uid for pod in pods.values()} != {worker.metadata.uid}
-        left = any(metadata.POD_KEPT_DRAIN in pod.metadata.annotations for pod in pods.values())
-        found = (host.state.draining, host.reason, host.reason_set_by_user)
-        return created_again and not left and found == (True, "bad GPU", "root")
-
-    await eventually(lambda: _is_draining(stage), "the drain")
-    await stage.client.delete(PODS, worker.key, grace=0)
-    await eventually(has_drain, "the same drain of another worker")
-    await stage.slurm.update_node(f"{stage.prefix}0", NodeUpdate(state=["RESUME"]))
-    await stage.wait_workers(1)
-
-
-async def _is_draining(stage: SlurmStage) -> bool:
-    """Whether the operator shows the drain on the pod, so that it knows of it."""
-    conditions = [item.type for pod in (await stage.pods()).values() for item in pod.status.conditions]
-    return "SlurmNodeStateDrain" in conditions
 
 
 async def test_a_pod_that_is_deleted_while_it_is_patched_stops_no_update(stage: SlurmStage) -> None:
