@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.job_requests import external_job
+from tests.support.slurm_settings import slurm_settings
 from tests.support.slurmrestd_proxy import SlurmrestdProxy, page
 from tests.support.waiting import eventually
 
@@ -114,9 +115,10 @@ async def test_a_scrape_sends_no_request(exporter: Exporter, proxy: SlurmrestdPr
     assert len(proxy.requests) == before
 
 
-async def test_a_slurm_that_is_down_has_no_series(exporter: Exporter, proxy: SlurmrestdProxy) -> None:
+@pytest.mark.parametrize("status", [502, 303], ids=["no slurmrestd", "a redirection by a standby"])
+async def test_a_slurm_that_is_down_has_no_series(exporter: Exporter, proxy: SlurmrestdProxy, status: int) -> None:
     await eventually(lambda: exporter.value("nodes", partition="ext", state="idle") == 4, "four hosts")
-    proxy.fault = page(502, "no slurmrestd")
+    proxy.fault = page(status, "not here")
     await eventually(lambda: exporter.value("up", source="nodes") == 0, "the loss of Slurm")
     assert exporter.value("nodes", partition="ext", state="idle") is None
     assert exporter.value("controller_threads") is None
@@ -141,3 +143,18 @@ async def test_an_ordinary_user_may_read_everything(slurm: LabSlurm, exporter: E
         await eventually(lambda: gpus.compute(reader.snapshot()) == {("lab", "gpu", ""): 2}, "its GPUs")
         await eventually(lambda: reader.snapshot().up == frozenset(MetricSource), "every source")
         task.cancel()
+
+
+async def test_private_data_are_read_with_the_token_of_slurm_and_are_not_shown_to_others(slurm: LabSlurm) -> None:
+    with slurm_settings(slurm, {"PrivateData": "jobs,nodes,usage,users"}):
+        async with running_exporter(slurm.url, slurm) as exporter:
+            await exporter.client.allocate(external_job(tres_per_node="gres/gpu:2"))
+            await eventually(lambda: exporter.value("jobs", partition="ext", state="running") == 1, "the job")
+            assert exporter.value("account_jobs", account="lab", state="running") == 1
+            assert exporter.value("up", source="nodes") == 1
+            async with SlurmClient(slurm.url, MintedToken(lambda: slurm.jwt_key, "nobody")) as client:
+                reader = ClusterReader(client, SystemClock(), jobs_max=100)
+                task = asyncio.create_task(reader.run())
+                await eventually(lambda: reader.mirror.jobs.synced, "the jobs of this user")
+                assert list(reader.snapshot().jobs) == []
+                task.cancel()

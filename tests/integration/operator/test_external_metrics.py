@@ -20,7 +20,8 @@ from slinky.lab.kubernetes import pki
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.observe import SystemClock
-from slinky.webhook.external_metrics import GROUP, VERSION, serving_external_metrics
+from slinky.observe.metrics import REGISTRY
+from slinky.webhook.external_metrics import API, GROUP, REGISTERED, VERSION, serving_external_metrics
 
 pytestmark = pytest.mark.lab
 
@@ -148,3 +149,22 @@ async def test_an_autoscaler_follows_jobs_and_holds_what_it_cannot_know(
         await wait_pods(stage, 0)
     assert (await stage.condition(AUTOSCALERS, "gpu", "AbleToScale"))[0] == "True"
     assert stage.undrained_deletions == []
+
+
+async def test_an_api_group_of_another_server_is_left_alone(stage: SlurmStage, server: MetricsServer) -> None:
+    other = {"namespace": "monitoring", "name": "prometheus-adapter", "port": 443}
+    priorities = {"groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": True}
+    spec = {"group": GROUP, "version": VERSION, "service": other, **priorities}
+    await stage.client.create(API_SERVICES, API_SERVICES.manifest(REGISTRATION, spec=spec))
+    REGISTERED.set(1)
+    async with server.running():
+
+        async def is_reported() -> bool:
+            return REGISTRY.get_sample_value("slinky_external_metrics_registered") == 0
+
+        await eventually(is_reported, "that another server has the group")
+        live = await stage.client.get(API_SERVICES, REGISTRATION)
+        assert live.spec.service is not None
+        assert live.spec.service.name == "prometheus-adapter"
+        with pytest.raises(Exception, match=r"service unavailable|503|not found"):
+            await stage.client.send("GET", f"/apis/{API}/namespaces/{stage.namespace}/slurm_workers_wanted")
