@@ -65,6 +65,7 @@ _HELLO = "kubectl apply -f examples/bridge/pod.yaml"
 
 BLOCKS: Mapping[str, Treatment] = {
     "README.md#slinky": CoveredBy(f"{_README}::test_the_demo_runs"),
+    "README.md#slinky:2": Shown("output of a queue of the tests of slinky explain"),
     "README.md#a-slurm-cluster-on-your-kubernetes": Shown(
         "the same commands as docs/operator/install.md, which are run"
     ),

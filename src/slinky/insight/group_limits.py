@@ -83,13 +83,15 @@ def limit_use(limits: GroupLimits, jobs: Iterable[JobRecord]) -> Mapping[LimitKe
     for key in limits.amounts:
         limited[key.owner, key.name].append(key.resource)
     used = dict.fromkeys(limits.amounts, 0.0)
+    # A job keeps the name of its QOS as its user wrote it; slurmdbd stores it in lower case.
+    stored = {key.name.lower(): key.name for key in limits.amounts if key.owner is LimitOwner.QOS}
     ancestors = {account: list(_ancestors(account, limits.parents)) for account in limits.parents}
     for record in jobs:
         job = record.detail
         if job is None or not (record.state.pending or record.state.holds_nodes):
             continue
         owners = [
-            (LimitOwner.QOS, job.qos),
+            (LimitOwner.QOS, stored.get(job.qos.lower(), job.qos)),
             (LimitOwner.USER, f"{job.account}/{job.user_name}"),
             *((LimitOwner.ACCOUNT, account) for account in ancestors.get(job.account, [job.account])),
         ]

@@ -42,8 +42,9 @@ def check_limits(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
 
 def _qos_of(job: Job, snapshot: QueueSnapshot) -> Iterator[Qos]:
     assigned = [p.qos.assigned for name in names(job.partition) if (p := snapshot.partitions_by_name.get(name))]
-    wanted = {job.qos, *assigned}
-    return (qos for qos in snapshot.qos if qos.name in wanted)
+    # A job keeps the name as its user wrote it; slurmdbd stores it in lower case.
+    wanted = {name.lower() for name in (job.qos, *assigned)}
+    return (qos for qos in snapshot.qos if qos.name.lower() in wanted)
 
 
 def _association_chain(job: Job, snapshot: QueueSnapshot) -> Iterator[Association]:
@@ -60,7 +61,7 @@ def _association_chain(job: Job, snapshot: QueueSnapshot) -> Iterator[Associatio
 
 def _qos_findings(job: Job, qos: Qos, snapshot: QueueSnapshot) -> Iterator[Finding]:
     limits, name = qos.limits.max, plain(qos.name, 80)
-    mine = tuple(other for other in snapshot.running if other.qos == qos.name)
+    mine = tuple(other for other in snapshot.running if other.qos.lower() == qos.name.lower())
     all_jobs = LimitScope(f"QOS {name}", f"qos {name}", mine)
     user = all_jobs.part(f"user {plain(job.user_name, 40)}", lambda other: other.user_name == job.user_name)
     account = all_jobs.part(f"account {plain(job.account, 40)}", lambda other: other.account == job.account)
@@ -189,11 +190,15 @@ def _tres_findings(job: Job, limits: Iterable[Tres], scope: LimitScope) -> Itera
 
 def _count_finding(job: Job, limit: Number, scope: LimitScope) -> Iterator[Finding]:
     allowed = limit.value
-    if allowed is not None and allowed != float("inf") and len(scope.jobs) >= allowed:
+    if allowed == 0:
+        sentence, step = f"The {scope.owner} may run no job.", "Ask an administrator; waiting does not help."
+        yield Finding(Topic.LIMIT, sentence, "", step, Remedy.ADMINISTRATOR, (scope.blocker,))
+    elif allowed is not None and allowed != float("inf") and len(scope.jobs) >= allowed:
         yield Finding(
             Topic.LIMIT,
             f"The {scope.owner} may run {counted(int(allowed), 'job')} at the same time, and "
-            f"{len(scope.jobs)} run ({listed(f'job {other.job_id}' for other in scope.jobs)}).",
+            f"{len(scope.jobs)} {'runs' if len(scope.jobs) == 1 else 'run'} "
+            f"({listed(f'job {other.job_id}' for other in scope.jobs)}).",
             "It can start when one of them ends.",
             blockers=(scope.blocker,),
         )
@@ -205,8 +210,8 @@ def _request_findings(job: Job, limits: Iterable[Tres], scope: LimitScope) -> It
         if limit.count is not None and 0 <= limit.count < wanted:
             yield Finding(
                 Topic.LIMIT,
-                f"The job requests {amount_text(limit, wanted)}, and the {scope.owner} allows a job at most "
-                f"{amount_text(limit, limit.count)}.",
+                f"The job requests {amount_text(limit, wanted)}, and the limits of the {scope.owner} allow "
+                f"a job at most {amount_text(limit, limit.count)}.",
                 "",
                 "Request less; waiting does not help.",
                 Remedy.USER,
@@ -221,8 +226,8 @@ def _node_findings(job: Job, limits: Iterable[Tres], scope: LimitScope) -> Itera
         if wanted > allowed:
             yield Finding(
                 Topic.LIMIT,
-                f"The job requests {amount_text(limit, wanted)} on a node, and the {scope.owner} allows a job at most "
-                f"{amount_text(limit, allowed)} on each.",
+                f"The job requests {amount_text(limit, wanted)} on a node, and the limits of the {scope.owner} "
+                f"allow a job at most {amount_text(limit, allowed)} on each.",
                 "",
                 "Request less per node; waiting does not help.",
                 Remedy.USER,
@@ -235,8 +240,8 @@ def _wall_finding(job: Job, limit: Number, scope: LimitScope) -> Iterator[Findin
     if minutes is not None and need.seconds > minutes * 60:
         yield Finding(
             Topic.LIMIT,
-            f"The time limit of {duration(need.seconds)} exceeds the {duration(minutes * 60)} that the {scope.owner} "
-            "allows.",
+            f"The time limit of {duration(need.seconds)} exceeds the {duration(minutes * 60)} that the limits of the "
+            f"{scope.owner} allow.",
             "",
             f"Run `scontrol update JobId={job.job_id} TimeLimit={int(minutes)}`.",
             Remedy.USER,

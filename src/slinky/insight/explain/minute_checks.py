@@ -55,7 +55,7 @@ def check_job_minutes(job: Job, limits: Iterable[Tres], scope: LimitScope) -> It
             yield Finding(
                 Topic.LIMIT,
                 f"The job asks for {wanted} {noun} minutes (its request multiplied by its time limit), and the "
-                f"{scope.owner} allows a job at most {allowed}.",
+                f"limits of the {scope.owner} allow a job at most {allowed}.",
                 "",
                 "Request less or a shorter time limit; waiting does not help.",
                 Remedy.USER,

@@ -69,9 +69,14 @@ def competitors(job: Job, snapshot: QueueSnapshot) -> tuple[Job, ...]:
     return tuple(other for other in ahead if other.partition in wanted and _takes_nodes(other, snapshot))
 
 
+#: Reasons with which slurmctld passes over a job, beside the limits.
+_PASSED_OVER = frozenset({"Reservation", "PartitionConfig", "PartitionNodeLimit", "MaxMemPerLimit"})
+
+
 def _takes_nodes(job: Job, snapshot: QueueSnapshot) -> bool:
     """Whether a pending job can take nodes before the jobs behind it; slurmctld passes over jobs at a limit."""
-    return snapshot.is_eligible(job) and parse_limit(job.state_reason) is None
+    is_refused = parse_limit(job.state_reason) is not None or job.state_reason in _PASSED_OVER
+    return snapshot.is_eligible(job) and not is_refused
 
 
 def priority_parts(job: Job, snapshot: QueueSnapshot) -> dict[str, int]:
@@ -134,8 +139,8 @@ def _fairshare_factor(job: Job, snapshot: QueueSnapshot) -> float:
 
 
 def _qos_factor(job: Job, snapshot: QueueSnapshot) -> float:
-    priorities = {qos.name: qos.priority.whole for qos in snapshot.qos}
-    return priorities.get(job.qos, 0) / (max(priorities.values(), default=0) or 1)
+    priorities = {qos.name.lower(): qos.priority.whole for qos in snapshot.qos}
+    return priorities.get(job.qos.lower(), 0) / (max(priorities.values(), default=0) or 1)
 
 
 def _partition_factor(job: Job, snapshot: QueueSnapshot) -> float:

@@ -27,6 +27,11 @@ def check_hold(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
     if not job.hold and job.priority.value != 0 and not job.state_reason.startswith(("JobHeld", "JobHold")):
         return
     release = f"`scontrol release {job.job_id}`"
+    if not job.hold and job.state_reason == "BadConstraints":
+        sentence = "Slurm holds the job, because no node can ever run it as it is."
+        step = f"After the change run {release}."
+        yield Finding(Topic.HOLD, sentence, "It can start when it is released.", step, Remedy.USER)
+        return
     comment = f" An administrator wrote: {plain(job.admin_comment)}." if job.admin_comment else ""
     if job.state_reason == "JobHeldAdmin":
         sentence, who, remedy = "An administrator holds the job.", "the administrator releases it", Remedy.ADMINISTRATOR
@@ -261,8 +266,9 @@ def _access_findings(job: Job, partition: Partition) -> Iterator[Finding]:
         ("QOS", job.qos, partition.qos.allowed, partition.qos.deny),
     )
     for noun, value, allowed, denied in rules:
-        choices = names(allowed)
-        is_refused = value in names(denied) or (bool(choices) and choices != ("ALL",) and value not in choices)
+        choices, name = names(allowed), value.lower()
+        is_denied = name in names(denied.lower())
+        is_refused = is_denied or (bool(choices) and choices != ("ALL",) and name not in names(allowed.lower()))
         if value and is_refused:
             step = f"Use one of {listed(choices)}, or another partition." if choices else "Use another partition."
             yield Finding(

@@ -98,11 +98,14 @@ def check_reservation(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
     need = requirements(job)
     survey = survey_hosts(job, snapshot, need)
     usable = (*survey.ready, *survey.busy)
+    suitable = {host.name for host in survey.suitable}
     for reservation in sorted(snapshot.reservations, key=lambda entry: entry.start_time.whole):
         begin, end = reservation.start_time.whole, reservation.end_time.whole
         taken = set(host_names(reservation.node_list)) if reservation.node_list else set()
         left = [host for host in usable if host.name not in taken]
-        if end <= snapshot.now or begin >= snapshot.now + need.seconds or len(left) >= need.nodes or not taken:
+        if end <= snapshot.now or begin >= snapshot.now + need.seconds or len(left) >= need.nodes:
+            continue
+        if taken.isdisjoint(suitable):
             continue
         yield _foreign_reservation(job, reservation, begin - snapshot.now, end - snapshot.now)
 

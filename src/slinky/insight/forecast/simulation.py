@@ -339,7 +339,8 @@ _LIMITS = frozenset(
 ) | {"QOSUsageThreshold", "AccountingPolicy"}
 _PEOPLE = frozenset(
     ["InvalidAccount", "InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "PartitionDown", "PartitionInactive",
-     "PartitionTimeLimit", "ReservationDeleted", "ReservationInvalid", "BadConstraints"]
+     "PartitionTimeLimit", "PartitionConfig", "PartitionNodeLimit", "MaxMemPerLimit", "ReservationDeleted",
+     "ReservationInvalid", "BadConstraints"]
 )  # fmt: skip
 
 

@@ -134,9 +134,9 @@ def _changed_job(job: Job, change: QueueChange, snapshot: QueueSnapshot) -> Job:
 
 
 def _priority_with_qos(job: Job, name: str, snapshot: QueueSnapshot) -> int:
-    priorities = {qos.name: qos.priority.whole for qos in snapshot.qos}
-    if name not in priorities:
+    priorities = {qos.name.lower(): qos.priority.whole for qos in snapshot.qos}
+    if name.lower() not in priorities:
         known = f"; known: {listed(sorted(priorities))}" if priorities else ""
         raise WhatIfError(f"there is no QOS {plain(name, 80)}{known}")
     step = conf_number(snapshot, "priorityweightqos") / (max(priorities.values()) or 1)
-    return max(int(job.priority.whole + (priorities[name] - priorities.get(job.qos, 0)) * step), 1)
+    return max(int(job.priority.whole + (priorities[name.lower()] - priorities.get(job.qos.lower(), 0)) * step), 1)

@@ -116,7 +116,7 @@ CASES: list[tuple[str, Job, dict[str, Any], Topic, list[str]]] = [
      qos(minimum=QosMin(QosMinTres(TresPer(job=GPUS)))), Topic.LIMIT, ["requires at least 4 GPUs"]),
     ("QOS jobs", job(1, state_reason="QOSGrpJobsLimit"),
      {**qos(QosMax(active_jobs=ActiveJobs(count=number(1)))), "jobs": (RUNNING,)}, Topic.LIMIT,
-     ["may run 1 job at the same time, and 1 run (job 7)"]),
+     ["may run 1 job at the same time, and 1 runs (job 7)"]),
     ("QOS wall", job(1, minutes=600, state_reason="QOSMaxWallDurationPerJobLimit"),
      qos(QosMax(wall_clock=WallClock(WallPer(job=number(60))))), Topic.LIMIT, ["10 h exceeds the 1 h"]),
     ("QOS per node", job(1, gpus=5, state_reason="QOSMaxGRESPerNode"),
@@ -124,7 +124,7 @@ CASES: list[tuple[str, Job, dict[str, Any], Topic, list[str]]] = [
      ["requests 5 GPUs on a node", "at most 4 GPUs on each"]),
     ("QOS minutes of a job", job(1, gpus=2, state_reason="QOSMaxGRESMinutesPerJob"),
      qos(QosMax(tres=QosTres(minutes=TresMinutes(per=TresPer(job=GPUS))))), Topic.LIMIT,
-     ["asks for 120 GPU minutes", "allows a job at most 4", "waiting does not help"]),
+     ["asks for 120 GPU minutes", "allow a job at most 4", "waiting does not help"]),
     ("QOS minutes of running jobs", job(1, gpus=2, state_reason="QOSGrpGRESRunMinutes"),
      {**qos(QosMax(tres=QosTres(minutes=TresMinutes(per=TresPer(qos=(Tres(type="gres", name="gpu", count=200),)))))),
       "jobs": (RUNNING,)}, Topic.LIMIT,
@@ -284,3 +284,25 @@ def test_a_job_at_a_limit_does_not_stand_before_others() -> None:
     ahead = job(1, nodes=4, state_reason="QOSGrpNodeLimit")
     paragraph = explain_job(job(2), cluster(ahead, job(2))).paragraph()
     assert "higher priority" not in paragraph
+
+
+def test_names_of_qos_are_compared_as_slurm_compares_them() -> None:
+    limited = qos(QosMax(active_jobs=ActiveJobs(count=number(1))))
+    snapshot = cluster(job(1, qos="Normal", state_reason="QOSGrpJobsLimit"), running(7, "n1", qos="NORMAL"), **limited)
+    assert "The QOS normal may run 1 job" in explain_job(snapshot.jobs[0], snapshot).paragraph()
+
+
+def test_a_qos_that_may_run_no_job_needs_an_administrator() -> None:
+    snapshot = cluster(job(1), **qos(QosMax(active_jobs=ActiveJobs(count=number(0)))))
+    assert "The QOS normal may run no job." in explain_job(job(1), snapshot).paragraph()
+
+
+def test_a_job_that_no_node_can_run_is_not_held_by_its_user() -> None:
+    held = job(1, features="arm", priority=number(0), state_reason="BadConstraints")
+    assert "held by its user" not in explain_job(held, cluster(held)).paragraph()
+
+
+def test_a_reservation_of_other_nodes_is_not_named() -> None:
+    wide = job(1, nodes=9, minutes=600)
+    snapshot = cluster(wide, **reservation("night", "x[1-4]", 3600, 7200))
+    assert "night" not in explain_job(wide, snapshot).paragraph()
