@@ -32,4 +32,5 @@ async def test_every_value_of_slurm_operator_is_converted(kubectl: Kubectl, helm
     assert conversion.chart == chart
     assert [untaken for untaken in conversion.untaken if "no such value" in untaken.why] == []
     objects = helm.render(chart, conversion.values, chart, space)
-    dry_run(kubectl, objects, space)
+    # Roles of the operator are in the namespaces that it watches, and these do not exist here.
+    dry_run(kubectl, [item for item in objects if item["metadata"].get("namespace", space) == space], space)
