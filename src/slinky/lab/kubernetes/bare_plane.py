@@ -7,11 +7,9 @@ For tests that need only the real API. Both processes end with the process that 
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from slinky.lab.errors import LabError
 from slinky.lab.kubernetes import control_plane, pki
 from slinky.lab.kubernetes.api import Api
 from slinky.lab.machine.machine import until
+from slinky.lab.machine.scratch_folder import scratch_folder
 from slinky.lab.prepare.inventory import ArtifactInventory
 
 #: Prefix of a command that the kernel kills when its parent process ends.
@@ -56,16 +55,15 @@ class BarePlane:
     @contextlib.contextmanager
     def running(cls, minor: str = "1.36", port: int | None = None, flags: Sequence[str] = ()) -> Iterator["BarePlane"]:
         """A control plane for the duration of the block, on a free port by default."""
-        folder = Path(tempfile.mkdtemp(prefix="slinky-plane-"))
-        plane = cls(folder, ArtifactInventory.of(minor), port, flags)
-        try:
-            plane.renew_certificates()
-            plane.start_etcd()
-            plane.start_apiserver()
-            yield plane
-        finally:
-            plane.close()
-            shutil.rmtree(folder, ignore_errors=True)
+        with scratch_folder("slinky-plane-") as folder:
+            plane = cls(folder, ArtifactInventory.of(minor), port, flags)
+            try:
+                plane.renew_certificates()
+                plane.start_etcd()
+                plane.start_apiserver()
+                yield plane
+            finally:
+                plane.close()
 
     @property
     def url(self) -> str:
