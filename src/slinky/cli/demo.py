@@ -9,6 +9,7 @@ from slinky.cli.output import Format, explained, print_json, print_table
 from slinky.lab import bringup
 from slinky.lab.demo.charts import MANAGED_SPACE, SPACE, LabCharts
 from slinky.lab.demo.elastic import CHANGES, ElasticRun
+from slinky.lab.demo.queue_outlook import PAGE_ADDRESS, QueueOutlook, page_steps
 from slinky.lab.demo.workloads import COLUMNS, DemoRun
 from slinky.lab.errors import LabError
 from slinky.lab.progress import Progress
@@ -48,13 +49,20 @@ def demo(
         with progress.task("submit an sbatch job for two workers that do not exist; they come, and go after it"):
             elastic.run()
         changes = elastic.rows()
+        outlook = QueueOutlook(site)
+        with progress.task("submit an sbatch job that takes every node, and one that waits for it"):
+            outlook.fill()
+        queue, explanation = outlook.queue(), outlook.explanation()
     if output is Format.JSON:
-        print_json({"jobs": rows, "autoscaler": changes})
+        answers = {"queue": queue, "explain": explanation, "page": PAGE_ADDRESS}
+        print_json({"jobs": rows, "autoscaler": changes, **answers})
         return
     typer.echo()
     print_table(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
     typer.echo("\nWhat the autoscaler of the NodeSet `elastic` did:\n")
     print_table(CHANGES, [[row[column] for column in CHANGES] for row in changes])
+    typer.echo(f"\n$ slinky queue\n{queue}\n\n$ slinky explain {outlook.waiting}\n{explanation}\n")
+    typer.echo(page_steps(NAME))
     typer.echo(_FURTHER)
 
 

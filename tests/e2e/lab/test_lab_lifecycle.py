@@ -6,6 +6,7 @@ These tests compare mounts, links and cgroups of the whole machine (`tests/suppo
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,15 @@ from slinky.lab.progress import Progress
 
 pytestmark = pytest.mark.fault
 SLINKY = [sys.executable, "-m", "slinky.cli"]
+
+
+#: Opens the page of the demo as its last lines say.
+OPEN_PAGE = """
+kubectl port-forward -n slurm service/slurm-exporter 8082 > /dev/null &
+trap "kill $!" EXIT
+token=$(kubectl create token -n slurm default)
+curl -sS --fail --retry 20 --retry-connrefused -H "Authorization: Bearer $token" http://127.0.0.1:8082/queue
+"""
 
 
 def slinky(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -186,6 +196,10 @@ def test_the_demo_runs_real_work_and_leaves_no_trace() -> None:
     rows: dict[str, list[dict[str, str]]] = {}
     shown = json.loads(done.stdout)
     assert [row["WORKERS"] for row in shown["autoscaler"]][-2:] == ["0 -> 2", "2 -> 0"]
+    assert re.search(r"analysis +slurm +PENDING .* \(Resources\) +in \d+ min", shown["queue"])
+    assert re.search(r"Job \d+ \(analysis\) of slurm is pending\..* Expected start: in \d+ min", shown["explain"])
+    page = slinky("lab", "exec", "--name", "demo", "control", "bash", "-c", OPEN_PAGE)
+    assert "simulation" in page.stdout, page.stderr
     for row in shown["jobs"]:
         rows.setdefault(row["WORKLOAD"], []).append(row)
     states = {workload: [row["STATE"] for row in jobs] for workload, jobs in rows.items()}

@@ -12,7 +12,7 @@ from typing import Any
 
 from slinky.insight.plain_text import plain
 from slinky.insight.queue_snapshot import QueueSnapshot
-from slinky.slurm import Host, Job, SlurmClient, SlurmError
+from slinky.slurm import Host, Job, Malformed, SlurmClient, SlurmError
 from slinky.slurm.model.results import Conf, Listing
 
 #: Seconds of accounting history from which a forecast learns how much of their limits jobs use.
@@ -80,12 +80,18 @@ async def _read_rest(client: SlurmClient, now: float, *, accounting: bool, histo
     unknown: list[str] = []
     for name, result in zip(reads, results, strict=True):
         if isinstance(result, SlurmError):
-            unknown.append(f"{_WORDS.get(name, name)} ({plain(str(result), 120)})")
+            unknown.append(f"{_WORDS.get(name, name)} ({_cause(result)})")
         elif isinstance(result, BaseException):
             raise result
         else:
             fields[name] = _items(result)
     return fields | {"unknown": tuple(_merged(unknown))}
+
+
+def _cause(error: SlurmError) -> str:
+    """Why something could not be read."""
+    without_accounting = isinstance(error, Malformed) and "Unable to find requested URL endpoint" in str(error)
+    return "the cluster has no accounting" if without_accounting else plain(str(error), 120)
 
 
 #: Words for what could not be read.

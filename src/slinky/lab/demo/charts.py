@@ -66,6 +66,15 @@ def with_elastic_workers(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "nodesets": {POOL: {**pool, "oversubscribeNode": True}, ELASTIC: elastic}}
 
 
+def with_page(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a cluster that also has the exporter with its page, which request nothing: a lab is small.
+
+    A service account of the cluster's namespace logs in as the Slurm user of its name.
+    """
+    web = {"enabled": True, "userPrefix": f"system:serviceaccount:{SPACE}:"}
+    return {**values, "exporter": {"enabled": True, "resources": {"requests": {"cpu": 0, "memory": 0}}, "web": web}}
+
+
 def cluster_values() -> dict[str, Any]:
     """A cluster with one worker per node, which has the name of its node in Slurm.
 
@@ -143,8 +152,8 @@ class LabCharts:
         self.helm("install", "slurm-operator", "slurm-operator", OPERATOR_SPACE, operator_values())
 
     def install_cluster(self, *, elastic: bool = False) -> None:
-        """Install a Slurm cluster, on request with elastic workers; returns once every node is a Slurm host."""
-        values = with_elastic_workers(cluster_values()) if elastic else cluster_values()
+        """Install a Slurm cluster, on request with elastic workers and the page; returns once every node is a host."""
+        values = with_page(with_elastic_workers(cluster_values())) if elastic else cluster_values()
         self.helm("install", RELEASE, "slurm", SPACE, values)
         self.wait_ready("controllers", "restapis", "nodesets")
         until(

@@ -134,6 +134,7 @@ def config_files(node: LabNode) -> dict[str, str]:
         "/etc/slinky/kubelet.yaml": yaml.safe_dump(kubelet(node)),
         "/etc/slinky/kube-proxy.yaml": yaml.safe_dump(kube_proxy(node)),
         "/etc/resolv.conf": "",
+        "/etc/hosts": f"127.0.0.1 localhost\n{node.address} {node.name}\n",  # containerd forwards ports to localhost
     }
 
 
