@@ -91,8 +91,8 @@ chart: setup ## Tests of the charts with the real helm
 	$(BIN)/pytest $(PARALLEL) tests/chart
 
 test: check ## Set up everything and run every check; ends with the slowest tests
-	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart
+	$(BIN)/slinky lab prepare --vms
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/vm/test_confinement.py tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
