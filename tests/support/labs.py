@@ -32,6 +32,11 @@ class SessionLabs:
         self._shared.append(self.make(nodes=nodes, slurm="beside"))
         return self._shared[-1]
 
+    def remove(self, lab: Lab) -> None:
+        """Remove a lab of its own before the end of the process."""
+        self._labs.remove(lab)
+        bringup.down(lab.name)
+
     def end(self) -> None:
         """End every lab, even if one of them fails to end."""
         errors = []

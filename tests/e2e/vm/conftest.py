@@ -4,16 +4,19 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.conftest import MakeLab
 from tests.e2e.operator.site import operator_site
 from tests.e2e.vm.confinement_site import ConfinementSite
+from tests.support.labs import SessionLabs
 
 from slinky.lab.lab import Lab
 
 
 @pytest.fixture(scope="package")
-def vm_lab(make_lab: MakeLab) -> Lab:
-    return make_lab(nodes=1, vms=1, gpus=1)
+def vm_lab(session_labs: SessionLabs) -> Iterator[Lab]:
+    """A lab with a virtual machine; it ends with the package, because an idle guest takes half a core."""
+    lab = session_labs.make(nodes=1, vms=1, gpus=1)
+    yield lab
+    session_labs.remove(lab)
 
 
 @pytest.fixture(scope="package")
