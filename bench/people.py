@@ -16,19 +16,24 @@ import aiohttp
 from msgspec import structs
 
 from bench.forecast import cluster
+from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus, ScalingDecisionRecord
+from slinky.api.fields.conditions import DEGRADED, PROGRESSING, READY
+from slinky.api.fields.refs import LocalRef
+from slinky.api.nodeset import NodeSet, NodeSetPartition, NodeSetSpec, NodeSetStatus
 from slinky.insight.forecast import StartRange, forecast
 from slinky.insight.queue_snapshot import QueueSnapshot
+from slinky.kube import Condition, ObjectMeta
 from slinky.observe import SystemClock
 from slinky.slurm import Mirror, SlurmClient
 from slinky.web.cluster_feed import SHARE, SHORTEST_SECONDS, ClusterFeed
 from slinky.web.login import LoginRules
-from slinky.web.page_data import PageData
+from slinky.web.page_data import KnownNodeSets, PageData
 from slinky.web.server import PageServer, serve_page
 from slinky.web.settings import WebSettings
 
 ADDRESSES = ("/", "/queue", "/queue?state=pending&partition=gpu&page=20", "/queue?state=running", "/jobs/5000",
-             "/jobs/1000001", "/nodes", "/nodes?group=partition&page=3", "/nodes/n00001", "/accounts",
-             "/whatif")  # fmt: skip
+             "/jobs/1000001", "/nodes", "/nodes?group=partition&page=3", "/nodes/n00001", "/nodesets",
+             "/accounts", "/whatif")  # fmt: skip
 FIRST_BYTE_LIMIT = 0.1
 PAGES, SECONDS, CHANGES_PER_SECOND, LIVE_LIMIT = 200, 30, 100, 0.1
 
@@ -55,7 +60,34 @@ async def _measure() -> int:
 def _data(snapshot: QueueSnapshot, ranges: Mapping[int, StartRange], serial: int) -> PageData:
     """New data without anything that was computed for the data before."""
     fresh = dataclasses.replace(snapshot)
-    return PageData(snapshot=fresh, whole=fresh, ranges=ranges, cluster="bench", serial=serial)
+    return PageData(snapshot=fresh, whole=fresh, ranges=ranges, node_sets=node_sets(), cluster="bench", serial=serial)
+
+
+def node_sets(count: int = 60) -> KnownNodeSets:
+    """NodeSets with everything that their page shows."""
+    return KnownNodeSets(tuple(_node_set(f"set-{number:02}") for number in range(count)))
+
+
+def _node_set(name: str) -> NodeSet:
+    when, text = "2026-11-18T01:00:00Z", "pending jobs need 4 more workers, first of all job 5000"
+    conditions = tuple(
+        Condition(kind, value, "Starting", text, when)
+        for kind, value in ((READY, "False"), (PROGRESSING, "True"), (DEGRADED, "True"))
+    )
+    scaling = AutoscalingStatus(
+        replicas=80, next_replicas=84, reason="PendingJobs", message=text,
+        impossible_jobs=("Job 5001: it requests 9 GPUs per node",) * 20,
+        decisions=(ScalingDecisionRecord(when, 76, 80, "PendingJobs", text),) * 20,
+    )  # fmt: skip
+    spec = NodeSetSpec(
+        LocalRef("bench"), replicas=80, autoscaling=Autoscaling(100), partition=NodeSetPartition(enabled=True)
+    )
+    status = NodeSetStatus(
+        conditions=conditions, replicas=80, ready_replicas=79, desired=80, updated_replicas=70, slurm_idle=9,
+        slurm_allocated=70, slurm_down=1, current_revision=f"{name}-1", update_revision=f"{name}-2",
+        autoscaling=scaling,
+    )  # fmt: skip
+    return NodeSet(ObjectMeta(name, "bench"), spec, status)
 
 
 async def _first_byte(

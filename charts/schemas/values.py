@@ -255,6 +255,7 @@ CLUSTER = chart(
             userSuffix=TEXT,
             operators=NAMES,
             operatorGroups=NAMES,
+            nodesets=FLAG,
             certificateSecret=TEXT,
         ),
         serviceMonitor=closed(

@@ -97,13 +97,34 @@ def test_the_page_runs_in_the_pod_of_the_exporter_and_reviews_tokens(helm: Helm)
     assert [port["name"] for port in one(objects, "Service", "slurm-exporter")["spec"]["ports"]] == ["metrics", "web"]
 
 
-def test_the_page_behind_a_proxy_needs_no_rights_in_kubernetes(helm: Helm) -> None:
-    web = {"enabled": True, "tokenReview": False, "proxyAddresses": ["10.0.0.0/8"]}
+def test_the_page_behind_a_proxy_needs_no_rights_in_kubernetes_without_nodesets(helm: Helm) -> None:
+    web = {"enabled": True, "tokenReview": False, "proxyAddresses": ["10.0.0.0/8"], "nodesets": False}
     objects = helm.render("slurm", {"exporter": {"enabled": True, "web": web}})
     pod = one(objects, "Deployment", "slurm-exporter")["spec"]["template"]["spec"]
     assert {"--no-token-review", "--proxy-addresses=10.0.0.0/8"} <= set(pod["containers"][0]["args"])
     assert pod["automountServiceAccountToken"] is False
-    assert not [item for item in objects if item["kind"] in ("ClusterRoleBinding", "ServiceAccount")]
+    assert not [flag for flag in pod["containers"][0]["args"] if flag.startswith("--nodesets")]
+    kinds = {"ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"}
+    assert not [item for item in objects if item["kind"] in kinds]
+
+
+def test_the_page_of_nodesets_reads_those_of_its_namespace_and_nothing_else(helm: Helm) -> None:
+    web = {"enabled": True, "tokenReview": False, "proxyAddresses": ["10.0.0.0/8"]}
+    objects = helm.render("slurm", {"exporter": {"enabled": True, "web": web}}, space="hpc")
+    pod = one(objects, "Deployment", "slurm-exporter")["spec"]["template"]["spec"]
+    controller = one(objects, "Controller")["metadata"]
+    assert f"--nodesets={controller['namespace']}/{controller['name']}" in pod["containers"][0]["args"]
+    assert pod["automountServiceAccountToken"] is True
+    role, binding = one(objects, "Role"), one(objects, "RoleBinding")
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == controller["namespace"]
+    assert role["rules"] == [
+        {"apiGroups": ["slinky.slurm.net"], "resources": ["nodesets"], "verbs": ["get", "list", "watch"]}
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    subject = {"kind": "ServiceAccount", "namespace": controller["namespace"], "name": pod["serviceAccountName"]}
+    assert binding["subjects"] == [subject]
+    assert one(objects, "ServiceAccount")["metadata"]["name"] == pod["serviceAccountName"]
+    assert not [item for item in objects if item["kind"] == "ClusterRoleBinding"]
 
 
 def test_slurmrestd_serves_https_unless_it_is_switched_off(helm: Helm) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from bench.forecast import cluster
+from bench.people import node_sets
 from msgspec import structs
 from tests.support.waiting import eventually
 from tests.unit.web.sample_pages import HOSTILE
@@ -33,7 +34,7 @@ from slinky.web.server import PageServer, serve_page
 from slinky.web.settings import WebSettings
 
 PAGES = ("/", "/queue", "/queue?state=pending&partition=cpu&page=2", "/jobs/3", "/jobs/1000001", "/nodes",
-         "/nodes?state=drained", "/nodes/n00001", "/accounts", "/whatif",
+         "/nodes?state=drained", "/nodes/n00001", "/nodesets", "/accounts", "/whatif",
          "/whatif?drain=n00001", "/nothing")  # fmt: skip
 SCREENSHOTS = {"overview": "/", "queue": "/queue?state=pending", "job": "/jobs/3", "nodes": "/nodes"}
 SCRIPT_RAN = "window.hostileScriptRan === true"
@@ -51,7 +52,9 @@ class Site(NamedTuple):
 @cache
 def large_cluster() -> PageData:
     snapshot = _decorated(cluster(seed=1))
-    return PageData(snapshot=snapshot, whole=snapshot, ranges=forecast(snapshot), cluster="hpc", serial=1)
+    return PageData(
+        snapshot=snapshot, whole=snapshot, ranges=forecast(snapshot), node_sets=node_sets(), cluster="hpc", serial=1
+    )
 
 
 def _decorated(snapshot: QueueSnapshot) -> QueueSnapshot:

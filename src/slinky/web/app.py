@@ -6,13 +6,14 @@ import contextlib
 import ssl
 from pathlib import Path
 
-from slinky.kube import connect
+from slinky.kube import Key, connect
 from slinky.kube.tls import server_context
 from slinky.observe import Clock, ExplainedError, Log, SystemClock
 from slinky.observe.process import parse_address
 from slinky.slurm import Mirror, SlurmClient
 from slinky.web.cluster_feed import ClusterFeed
 from slinky.web.login import LoginRules
+from slinky.web.nodeset_feed import NodeSetFeed
 from slinky.web.server import PageServer, serve_page
 from slinky.web.settings import WebSettings, find_problem
 from slinky.web.token_login import TokenLogin
@@ -37,12 +38,17 @@ async def main(settings: WebSettings, client: SlurmClient, mirror: Mirror) -> No
         raise WebError(problem)
     clock, rules = SystemClock(), LoginRules.of(settings)
     async with contextlib.AsyncExitStack() as stack:
-        tokens = None
-        if settings.token_review:
-            tokens = TokenLogin(await stack.enter_async_context(connect()), rules, clock)
+        kube = None
+        if settings.token_review or settings.nodesets:
+            kube = await stack.enter_async_context(connect())
+        tokens = TokenLogin(kube, rules, clock) if kube and settings.token_review else None
+        node_sets = NodeSetFeed(kube, Key.parse(settings.nodesets)) if kube and settings.nodesets else None
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         tls = _certificate(settings, clock, tasks)
-        feed = ClusterFeed(client, mirror, clock)
+        feed = ClusterFeed(client, mirror, clock, node_sets.known if node_sets else None)
+        if node_sets:
+            node_sets.listen(feed.note_change)
+            tasks.create_task(node_sets.run())
         bound = await stack.enter_async_context(serve_page(PageServer(feed, rules, tokens), host, port, tls))
         log.info("the page is served", address=f"{'https' if tls else 'http'}://{host}:{bound}/")
         await feed.run()

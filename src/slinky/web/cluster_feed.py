@@ -17,7 +17,7 @@ from slinky.insight.plain_text import plain
 from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.observe import Clock, Log
 from slinky.slurm import Change, Mirror, ObjectKind, SlurmClient, SlurmError
-from slinky.web.page_data import PageData, listed_jobs
+from slinky.web.page_data import KnownNodeSets, PageData, listed_jobs
 
 log = Log("slinky.web.cluster_feed")
 
@@ -41,8 +41,11 @@ Publish = Callable[[PageData], Awaitable[None]]
 class ClusterFeed:
     """The data of one cluster; `data` is None until the mirror has read the cluster."""
 
-    def __init__(self, client: SlurmClient, mirror: Mirror, clock: Clock) -> None:
+    def __init__(
+        self, client: SlurmClient, mirror: Mirror, clock: Clock, node_sets: Callable[[], KnownNodeSets] | None = None
+    ) -> None:
         self._client, self._mirror, self._clock = client, mirror, clock
+        self._node_sets = node_sets
         self.data: PageData | None = None
         self._listeners: list[Publish] = []
         self._extras: dict[str, Any] = {}
@@ -59,6 +62,10 @@ class ClusterFeed:
     def on_publish(self, listener: Publish) -> None:
         """Call `listener` with all data that is published from now on."""
         self._listeners.append(listener)
+
+    def note_change(self) -> None:
+        """Publish soon, because something besides the mirror has changed."""
+        self._changed.set()
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -126,6 +133,7 @@ class ClusterFeed:
             whole=snapshot,
             ranges=self._ranges,
             users=extras.get("users", ()),
+            node_sets=self._node_sets() if self._node_sets else None,
             cluster=server.cluster,
             release=server.release,
             age=mirror.age,

@@ -7,12 +7,24 @@ from functools import cached_property
 
 from msgspec import structs
 
+from slinky.api.nodeset import NodeSet
 from slinky.bounds import is_job_id
 from slinky.insight.forecast import StartRange
 from slinky.insight.queue_snapshot import QueueSnapshot, host_names
 from slinky.slurm import Host, Job, JobRecord
 from slinky.slurm.hostlist import natural_sort_key
 from slinky.slurm.model.accounts import User
+
+
+@dataclass(frozen=True)
+class KnownNodeSets:
+    """The NodeSets of the cluster. `read` is false until they were read; `fault` says why they cannot be read now."""
+
+    items: tuple[NodeSet, ...] = ()
+    #: Names of NodeSets that cannot be decoded, of this or another Controller.
+    unreadable: tuple[str, ...] = ()
+    read: bool = True
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,8 @@ class PageData:
     whole: QueueSnapshot
     ranges: Mapping[int, StartRange] = field(default_factory=dict)
     users: tuple[User, ...] = ()
+    #: None if the page shows no NodeSets.
+    node_sets: KnownNodeSets | None = None
     cluster: str = ""
     release: str = ""
     #: Seconds since slurmctld confirmed jobs and nodes, when the snapshot was taken.

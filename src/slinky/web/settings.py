@@ -2,6 +2,7 @@
 """Settings of the page; `slinky web` has one flag per field."""
 
 import ipaddress
+import re
 from typing import Annotated
 
 import msgspec
@@ -37,11 +38,16 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     operators: Annotated[tuple[str, ...], Meta(description="Users that see everything, by their full names.")] = ()
     operator_groups: Annotated[tuple[str, ...], Meta(description="Groups whose users see everything.")] = ()
+    nodesets: Annotated[
+        str,
+        Meta(description="Controller whose NodeSets the page shows, as NAMESPACE/NAME; no NodeSets if empty."),
+    ] = ""
     web_certificates: Annotated[
         str, Meta(description="Folder with tls.crt and tls.key, to serve the page over TLS; plain HTTP if empty.")
     ] = ""
 
 
+_CONTROLLER = re.compile(r"[a-z0-9][a-z0-9.-]*/[a-z0-9][a-z0-9.-]*")
 Networks = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
 
 
@@ -64,6 +70,8 @@ def find_problem(settings: WebSettings, host: str) -> str:
         parse_networks(settings.proxy_addresses)
     except ValueError as error:
         return f"--proxy-addresses: {error}"
+    if settings.nodesets and not _CONTROLLER.fullmatch(settings.nodesets):
+        return f"--nodesets: {settings.nodesets!r} is not of the form NAMESPACE/NAME, such as slurm/slurm"
     if settings.insecure_loopback and not is_loopback(host):
         return f"--insecure-loopback needs an address of the loopback interface, and {host!r} is not one"
     if not (settings.insecure_loopback or settings.token_review or settings.proxy_addresses):

@@ -4,11 +4,19 @@
 Operators and administrators see everything. Others see what slurmctld would show them: everything, except the kinds of
 objects that `PrivateData` in slurm.conf hides. Of those they see their own, and what belongs to accounts that they
 coordinate. A configuration that cannot be read hides every kind.
+
+NodeSets are objects of Kubernetes and not private; but if jobs are, a sentence about a NodeSet that names a job is
+shown only to those who may see this job.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
+from slinky.api.fields.autoscaling import AutoscalingStatus
+from slinky.api.nodeset import NodeSet
 from slinky.insight.queue_snapshot import names
 from slinky.slurm.model.accounts import User
 from slinky.slurm.model.views import Job, Reservation
@@ -16,6 +24,9 @@ from slinky.web.page_data import PageData
 
 #: The kinds of objects that `PrivateData` can hide and that the page shows.
 PRIVATE_KINDS = frozenset({"accounts", "jobs", "nodes", "partitions", "reservations", "usage", "users"})
+#: Stands for a sentence that names a job which the viewer may not see.
+UNSHOWN = "Not shown, because it names a job that you may not see."
+_NAMED_JOB = re.compile(r"\bjobs?[\s#:]*(\d+)", re.IGNORECASE)
 _OPERATOR_LEVELS = frozenset({"Operator", "Administrator"})
 
 
@@ -87,12 +98,48 @@ def restrict(data: PageData, sees: Visibility) -> PageData:
         history=(),
         unknown=(*whole.unknown, f"what PrivateData hides ({', '.join(sorted(hidden))})"),
     )
-    return data.with_snapshot(snapshot)
+    seen = data.with_snapshot(snapshot)
+    if data.node_sets is None or "jobs" not in hidden:
+        return seen
+    jobs = frozenset(str(number) for job in snapshot.jobs for number in (job.job_id, job.array_job_id.whole))
+    items = tuple(_restrict_node_set(item, jobs) for item in data.node_sets.items)
+    return replace(seen, node_sets=replace(data.node_sets, items=items))
 
 
 def sees_job(sees: Visibility, job: Job) -> bool:
     """Whether a person may see a job although jobs are private."""
     return job.user_name == sees.user or job.account in sees.coordinated
+
+
+def names_only(text: str, jobs: frozenset[str]) -> bool:
+    """Whether every job that a sentence names is among these."""
+    return all(number in jobs for number in _NAMED_JOB.findall(text))
+
+
+def _restrict_node_set(node_set: NodeSet, jobs: frozenset[str]) -> NodeSet:
+    """The NodeSet without sentences that name other jobs."""
+    status = node_set.status
+    conditions = tuple(
+        structs.replace(entry, message=_shown_sentence(entry.message, jobs)) for entry in status.conditions
+    )
+    scaling = _restrict_scaling(status.autoscaling, jobs) if status.autoscaling else None
+    return structs.replace(node_set, status=structs.replace(status, conditions=conditions, autoscaling=scaling))
+
+
+def _restrict_scaling(status: AutoscalingStatus, jobs: frozenset[str]) -> AutoscalingStatus:
+    decisions = tuple(
+        structs.replace(entry, message=_shown_sentence(entry.message, jobs)) for entry in status.decisions
+    )
+    # An entry that begins with no job is not shown either: every entry is about one.
+    impossible = tuple(
+        text for text in status.impossible_jobs if _NAMED_JOB.match(text) is not None and names_only(text, jobs)
+    )
+    message = _shown_sentence(status.message, jobs)
+    return structs.replace(status, message=message, decisions=decisions, impossible_jobs=impossible)
+
+
+def _shown_sentence(text: str, jobs: frozenset[str]) -> str:
+    return text if names_only(text, jobs) else UNSHOWN
 
 
 def _is_own(sees: Visibility, account: str, user: str) -> bool:

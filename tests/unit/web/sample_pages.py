@@ -6,16 +6,21 @@ from typing import Any
 
 from tests.unit.insight import queues
 
+from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus, ScalingDecisionRecord
+from slinky.api.fields.conditions import DEGRADED, PROGRESSING, READY
+from slinky.api.fields.refs import LocalRef
+from slinky.api.nodeset import NodeSet, NodeSetPartition, NodeSetSpec, NodeSetStatus
 from slinky.insight.forecast import forecast
 from slinky.insight.queue_snapshot import QueueSnapshot
+from slinky.kube import Condition, ObjectMeta
 from slinky.slurm import Job, number
 from slinky.slurm.model.accounts import Association, User
 from slinky.slurm.model.views import Reservation
-from slinky.web.page_data import PageData
+from slinky.web.page_data import KnownNodeSets, PageData
 
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m\u202e</td>"
 ADDRESSES = ("/", "/queue", "/queue?state=all", "/jobs/1", "/jobs/2", "/nodes", "/nodes?group=topology", "/nodes/n1",
-             "/nodes/n4", "/accounts", "/whatif", "/whatif?add=work&count=2")  # fmt: skip
+             "/nodes/n4", "/nodesets", "/accounts", "/whatif", "/whatif?add=work&count=2")  # fmt: skip
 
 
 def page_data(snapshot: QueueSnapshot, **fields: Any) -> PageData:
@@ -51,7 +56,34 @@ def small_cluster(text: str = "", **fields: Any) -> PageData:
         start_time=number(queues.NOW + 600), end_time=number(queues.NOW + 1200),
     )  # fmt: skip
     snapshot = queues.cluster(*jobs, hosts=hosts, reservations=(reservation,), **fields)
-    return page_data(snapshot, cluster=text or "test", fault=text)
+    known = KnownNodeSets((node_set(text),), unreadable=(text,), fault=text)
+    return page_data(snapshot, node_sets=known, cluster=text or "test", fault=text)
+
+
+def node_set(text: str = "", name: str = "gpu", **status: Any) -> NodeSet:
+    """A NodeSet whose autoscaler adds workers for job 2; `text` is in every field that can have a foreign text."""
+    sentence = text or "pending jobs need 2 more workers, first of all job 2"
+    when = text or "2026-11-18T01:00:00Z"
+    conditions = (
+        Condition(READY, "False", text or "Starting", sentence, when),
+        Condition(PROGRESSING, "True", text or "Starting", sentence, when),
+        Condition(DEGRADED, "False", text or "AsExpected", text, when),
+    )
+    scaling = AutoscalingStatus(
+        replicas=4, next_replicas=6, reason=text or "PendingJobs", message=sentence, failures=1, retry_time=when,
+        impossible_jobs=(text or "Job 3: it requests 9 GPUs per node",),
+        decisions=(ScalingDecisionRecord(when, 2, 4, text or "PendingJobs", sentence),),
+    )  # fmt: skip
+    numbers = {"desired": 4, "replicas": 4, "ready_replicas": 3, "updated_replicas": 2}
+    fields = {**numbers, "current_revision": text or "gpu-1", "update_revision": text or "gpu-2"}
+    spec = NodeSetSpec(
+        LocalRef("slurm"), replicas=4, autoscaling=Autoscaling(8), partition=NodeSetPartition(enabled=True)
+    )
+    return NodeSet(
+        ObjectMeta(text or name, "slurm"),
+        spec,
+        NodeSetStatus(**{"conditions": conditions, "autoscaling": scaling, **fields, **status}),
+    )
 
 
 def private(kinds: str, **fields: Any) -> PageData:

@@ -12,8 +12,10 @@ from slinky.web.views.job_row import shown_name, shown_text
 
 #: Data that is older than this many seconds is called old.
 OLD_SECONDS = 120
-NAVIGATION = (("/", "Overview"), ("/queue", "Queue"), ("/nodes", "Nodes"), ("/accounts", "Accounts"),
-              ("/whatif", "What if"))  # fmt: skip
+NAVIGATION = (("/", "Overview"), ("/queue", "Queue"), ("/nodes", "Nodes"), ("/nodesets", "NodeSets"),
+              ("/accounts", "Accounts"), ("/whatif", "What if"))  # fmt: skip
+_WITHOUT_NODE_SETS = tuple(link for link in NAVIGATION if link[0] != "/nodesets")
+Links = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ def whole_page(title: str, form: Html | None, region: Html, data: PageData, cont
     """A page with its frame. Live updates replace `region` and leave `form` alone."""
     live = tag("div", region, id="live")
     main = tag("main", tag("h1", title), form, live, id="main", tabindex="-1")
-    return _document(title, data.cluster, main, context, live=True)
+    links = NAVIGATION if data.node_sets is not None else _WITHOUT_NODE_SETS
+    return _document(title, data.cluster, main, context, links, live=True)
 
 
 def live_region(content: Html, data: PageData) -> Html:
@@ -42,7 +45,7 @@ def live_region(content: Html, data: PageData) -> Html:
 def message_page(title: str, text: str, context: PageContext, *more: Child) -> Html:
     """A page without data of the cluster: an error, or a login."""
     main = tag("main", tag("h1", title), tag("p", text), *more, id="main", tabindex="-1")
-    return _document(title, "", main, context, live=False)
+    return _document(title, "", main, context, _WITHOUT_NODE_SETS, live=False)
 
 
 def moment(at: float) -> Html:
@@ -98,7 +101,7 @@ def _notices(data: PageData) -> Html:
     return age
 
 
-def _document(title: str, cluster: str, main: Html, context: PageContext, *, live: bool) -> Html:
+def _document(title: str, cluster: str, main: Html, context: PageContext, links: Links, *, live: bool) -> Html:
     name = shown_name(cluster)
     head = tag(
         "head",
@@ -110,15 +113,14 @@ def _document(title: str, cluster: str, main: Html, context: PageContext, *, liv
         tag("link", rel="stylesheet", href=context.style),
         tag("script", src=context.script, defer=True) if live else None,
     )
-    return document(head, tag("body", _banner(name, context, live=live), main, _footer(context)))
+    return document(head, tag("body", _banner(name, context, links, live=live), main, _footer(context)))
 
 
-def _banner(cluster: str, context: PageContext, *, live: bool) -> Html:
-    current = {path: context.path == path or (path != "/" and context.path.startswith(path)) for path, _ in NAVIGATION}
-    current["/queue"] = current["/queue"] or context.path.startswith("/jobs")
-    links = (
-        tag("li", tag("a", name, href=path, aria_current="page" if current[path] else None))
-        for path, name in NAVIGATION
+def _banner(cluster: str, context: PageContext, links: Links, *, live: bool) -> Html:
+    current = {path: context.path == path or context.path.startswith(f"{path}/") for path, _ in links}
+    current["/queue"] = current["/queue"] or context.path.startswith("/jobs/")
+    items = (
+        tag("li", tag("a", name, href=path, aria_current="page" if current[path] else None)) for path, name in links
     )
     status = (
         tag("span", id="live-status", role="status"),
@@ -129,7 +131,7 @@ def _banner(cluster: str, context: PageContext, *, live: bool) -> Html:
         tag(
             "header",
             tag("p", cluster or "slinky", class_="cluster"),
-            tag("nav", tag("ul", links), aria_label="Pages of the cluster"),
+            tag("nav", tag("ul", items), aria_label="Pages of the cluster"),
             tag("div", *status, class_="live") if live else None,
         ),
     )
