@@ -9,7 +9,7 @@ import asyncio
 import base64
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,10 @@ class OperatorStage:
         items = await self.client.list(resource.viewed_as(Unstructured), namespace=self.namespace)
         named = ((item.metadata.name, item.metadata.labels.get(metadata.APP_NAME)) for item in items)
         return sorted(name for name, app in named if app != VERSION_READER.app)
+
+    async def worker_pods(self) -> Sequence[Pod]:
+        """The pods of workers, whichever NodeSet they belong to."""
+        return await self.client.list(PODS, namespace=self.namespace, labels=WORKERS)
 
     async def apply(
         self, resource: Resource[Any], name: str, *, labels: dict[str, str] | None = None, **body: Any
@@ -192,8 +196,7 @@ class SlurmStage(OperatorStage):
 
     async def pods(self) -> dict[str, Pod]:
         """The workers' pods by name."""
-        pods = await self.client.list(PODS, namespace=self.namespace, labels=WORKERS)
-        return {pod.metadata.name: pod for pod in pods}
+        return {pod.metadata.name: pod for pod in await self.worker_pods()}
 
     async def pod_uids(self) -> set[str]:
         return {pod.metadata.uid for pod in (await self.pods()).values()}

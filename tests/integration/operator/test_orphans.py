@@ -46,7 +46,7 @@ async def delete_without_children(
 
 
 async def uids(stage: OperatorStage) -> dict[str, str]:
-    return {pod.metadata.name: pod.metadata.uid for pod in await stage.client.list(PODS, namespace=stage.namespace)}
+    return {pod.metadata.name: pod.metadata.uid for pod in await stage.worker_pods()}
 
 
 async def test_workers_outlive_their_node_set_and_are_adopted_by_the_next(stage: OperatorStage) -> None:
@@ -68,7 +68,7 @@ async def test_workers_outlive_their_node_set_and_are_adopted_by_the_next(stage:
     uid = (await stage.get(NODE_SETS, "gpu")).metadata.uid
 
     async def is_adopted() -> bool:
-        pods = await stage.client.list(PODS, namespace=stage.namespace)
+        pods = await stage.worker_pods()
         return all([owner.uid for owner in pod.metadata.owner_references] == [uid] for pod in pods)
 
     await eventually(is_adopted, "a new owner")

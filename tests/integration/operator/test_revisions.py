@@ -27,7 +27,7 @@ async def revisions(stage: OperatorStage) -> dict[int, Revision]:
 
 
 async def used_hashes(stage: OperatorStage) -> set[str]:
-    pods = await stage.client.list(PODS, namespace=stage.namespace)
+    pods = await stage.worker_pods()
     return {pod.metadata.labels[metadata.REVISION] for pod in pods if not pod.metadata.deleting}
 
 
@@ -157,7 +157,7 @@ async def test_workers_that_another_operator_made_of_the_same_template_are_left_
         body = {"spec": {"hostname": name, "containers": [{"name": "slurmd", "image": "example.test/slurmd:1"}]}}
         meta = {"labels": labels, "ownerReferences": [owner]}
         await stage.client.create(PODS, PODS.manifest(Key(stage.namespace, name), metadata=meta, **body))
-    before = {pod.metadata.uid for pod in await stage.client.list(PODS, namespace=stage.namespace)}
+    before = {pod.metadata.uid for pod in await stage.worker_pods()}
     await stage.apply_controller()
 
     async def are_adopted() -> bool:
@@ -166,7 +166,7 @@ async def test_workers_that_another_operator_made_of_the_same_template_are_left_
 
     await eventually(are_adopted, "adoption of the workers")
     await stage.quiescent()
-    assert {pod.metadata.uid for pod in await stage.client.list(PODS, namespace=stage.namespace)} == before
+    assert {pod.metadata.uid for pod in await stage.worker_pods()} == before
     revision = (await revisions(stage))[1]
     assert set(await revisions(stage)) == {1}
     assert revision.metadata.labels[metadata.APP_INSTANCE] == "gpu"
