@@ -129,13 +129,17 @@ def test_the_command_opens_a_shell_in_the_login_pod(site: ChartSite) -> None:
     assert (other.returncode, "there is no LoginSet nowhere" in other.stderr) == (3, True), other
     controlling, terminal = os.openpty()
     argv = [sys.executable, "-m", "slinky.cli", "shell", *here]
-    with subprocess.Popen(argv, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+    process = subprocess.Popen(argv, stdin=terminal, stdout=terminal, stderr=terminal)
+    try:
         os.close(terminal)
         screen = os.read(controlling, 4096)  # the prompt
         os.write(controlling, b"tty; echo $((40 + 2))-$SHLVL; exit 5\n")
         with suppress(OSError):  # the terminal is gone when the process ends
             while part := os.read(controlling, 4096):
                 screen += part
+        process.wait()
+    finally:
+        process.kill()
     assert (process.returncode, b"/dev/pts/" in screen, b"42-" in screen) == (5, True, True), screen
     os.close(controlling)
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from tests.integration.insight.pending_cases import CASES, CLUSTER, PendingCase
 from tests.support.job_requests import EXTERNAL_JOB
-from tests.support.waiting import eventually, until
+from tests.support.labs import SessionLabs
+from tests.support.waiting import eventually
 
-from slinky.lab.lab import Lab
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import JobRequest, MintedToken, SlurmClient
 
@@ -29,20 +29,17 @@ class PendingQueue:
 
 
 @pytest.fixture(scope="module")
-def pending_queue(slurm_lab: Lab) -> Iterator[PendingQueue]:
-    """The shared Slurm with a job for each case, once slurmctld has given each its reason."""
-    slurm = slurm_lab.slurm
-    # Other tests of this process use the same Slurm; the counts of the goldens are those of the cases alone.
-    slurm.exec("sh", "-ec", "for user in alice bob slurm root; do scancel --user=$user; done")
-    until(lambda: not slurm.exec("squeue", "-h"), "an empty queue")
-    slurm.wait_idle()
-    slurm.add_external_nodes(HOSTS, gpus=8)
-    try:
-        slurm.exec("sh", "-ec", CLUSTER)
-        slurm.exec("sh", "-ec", "\n".join(account_commands()))
-        yield asyncio.run(submit_cases(slurm))
-    finally:
-        remove_cases(slurm)
+def pending_queue(session_labs: SessionLabs) -> Iterator[PendingQueue]:
+    """A Slurm of its own with a job for each case, once slurmctld has given each its reason.
+
+    The goldens count every job, host and limit of the cluster, so no other test may use it.
+    """
+    lab = session_labs.make(nodes=0, slurm="beside")
+    lab.slurm.add_external_nodes(HOSTS, gpus=8)
+    lab.slurm.exec("sh", "-ec", CLUSTER)
+    lab.slurm.exec("sh", "-ec", "\n".join(account_commands()))
+    yield asyncio.run(submit_cases(lab.slurm))
+    session_labs.remove(lab)
 
 
 def account_commands() -> Iterator[str]:
@@ -113,21 +110,3 @@ def request(case: PendingCase, title: str, fields: Mapping[str, object], other: 
     if "dependency" in values:
         values["dependency"] = str(values["dependency"]).replace("$other", str(other))
     return msgspec.convert(values, JobRequest)
-
-
-def remove_cases(slurm: LabSlurm) -> None:
-    """Remove everything that the cases have added."""
-    slurm.exec("scancel", "--user=alice")
-    until(lambda: not slurm.exec("squeue", "-h", "-u", "alice", "-t", "PD,R,CG"), "no job of the cases")
-    qos = ",".join([case.reason for case in CASES if case.limits and not case.of_account] + ["withdrawn"])
-    accounts = ",".join(case.reason for case in CASES if case.limits and case.of_account)
-    partitions = [line.split()[1] for line in CLUSTER.splitlines() if line.startswith("partition ")]
-    commands = [
-        "for name in workshop upgrade; do scontrol delete ReservationName=$name || true; done",
-        *(f"scontrol delete PartitionName={name} || true" for name in partitions),
-        f"scontrol delete NodeName=k[001-{HOSTS:03}]",
-        f"sacctmgr -i -Q delete user alice where account={accounts}",
-        f"sacctmgr -i -Q delete account {accounts}",
-        f"sacctmgr -i -Q delete qos {qos}",
-    ]
-    slurm.exec("sh", "-c", "\n".join(commands))

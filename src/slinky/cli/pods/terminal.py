@@ -40,24 +40,28 @@ async def connect_terminal(session: ExecSession, *, is_terminal: bool) -> int:
 
 
 async def _feed(descriptor: int, outgoing: "asyncio.Queue[bytes]") -> None:
-    """Read standard input until its end; the loop waits for a terminal or pipe, a file is read at once."""
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
+    """Read standard input until its end; the loop waits for a terminal or pipe, a file is read at once.
+
+    It is read in the callback, once each time that the loop reports it readable: a further read would block the loop.
+    """
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def read() -> None:
+        data = os.read(descriptor, CHUNK_BYTES)
+        outgoing.put_nowait(data)
+        if not data:
+            ended.set()
+            loop.remove_reader(descriptor)
+
     try:
-        loop.add_reader(descriptor, ready.set)
+        loop.add_reader(descriptor, read)
     except PermissionError:
         while data := os.read(descriptor, CHUNK_BYTES):
             outgoing.put_nowait(data)
         outgoing.put_nowait(b"")
         return
     try:
-        while True:
-            await ready.wait()
-            ready.clear()
-            data = os.read(descriptor, CHUNK_BYTES)
-            outgoing.put_nowait(data)
-            if not data:
-                return
+        await ended.wait()
     finally:
         loop.remove_reader(descriptor)
 
