@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lab and one cluster serve all tests."""
+"""One lab and one cluster serve all tests of a file."""
 
 from collections.abc import Iterator
 
@@ -11,15 +11,15 @@ from tests.support.labs import SessionLabs
 from slinky.lab.lab import Lab
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def vm_lab(session_labs: SessionLabs) -> Iterator[Lab]:
-    """A lab with a virtual machine; it ends with the package, because an idle guest takes half a core."""
+    """A lab with a virtual machine; it ends with the tests of a file: an idle guest takes half a core."""
     lab = session_labs.make(nodes=1, vms=1, gpus=1)
     yield lab
     session_labs.remove(lab)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def workers(vm_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConfinementSite]:
     with operator_site(vm_lab, tmp_path_factory.mktemp("confinement")) as site:
         built = ConfinementSite(site)
