@@ -2,6 +2,7 @@
 """The workers of a NodeSet on real kubelets with a real Slurm: drain, scaling, update, work without the operator."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -86,13 +87,15 @@ def test_a_converged_system_writes_nothing(site: OperatorSite) -> None:
     assert versions() == before
 
 
-def test_a_foreign_drain_is_never_undone(site: OperatorSite) -> None:
-    def shown() -> bool:
-        conditions = site.pods()["gpu-1"]["status"]["conditions"]
-        return any(one["type"] == "SlurmNodeStateDrain" and one["message"] == "disk" for one in conditions)
+def shows_drain(site: OperatorSite, reason: str) -> bool:
+    """Whether the operator has seen a drain of the worker and shows it."""
+    conditions = site.pods()["gpu-1"]["status"]["conditions"]
+    return any(one["type"] == "SlurmNodeStateDrain" and one["message"] == reason for one in conditions)
 
+
+def test_a_foreign_drain_is_never_undone(site: OperatorSite) -> None:
     site.slurm("scontrol", "update", "nodename=g-1", "state=drain", "reason=disk")
-    until(shown, "the condition of the pod that shows the drain")
+    until(partial(shows_drain, site, "disk"), "the condition of the pod that shows the drain")
     node = site.pods()["gpu-1"]["spec"]["nodeName"]
     site.lab.kubectl("cordon", node)
     site.reconcile_again()
@@ -101,22 +104,7 @@ def test_a_foreign_drain_is_never_undone(site: OperatorSite) -> None:
     assert site.host_states()["g-1"] == "drain"
     assert site.drain_reasons()["g-1"] == "disk"
     site.slurm("scontrol", "update", "nodename=g-1", "state=resume")
-    until(lambda: not shown(), "removal of the condition")
-
-
-def test_a_foreign_drain_outlives_the_pod_of_its_worker(site: OperatorSite) -> None:
-    first = site.uids()["gpu-1"]
-    site.slurm("scontrol", "update", "nodename=g-1", "state=drain", "reason=bad GPU")
-    site.reconcile_again()
-    site.kubectl("delete", "pod", "gpu-1", "--wait=false")
-
-    def is_kept() -> bool:
-        created_again = site.uids().get("gpu-1", first) != first and site.host_states().get("g-1") == "drain"
-        return created_again and site.drain_reasons().get("g-1") == "bad GPU"
-
-    until(is_kept, "the drain of another worker")
-    site.slurm("scontrol", "update", "nodename=g-1", "state=resume")
-    site.wait_workers(2)
+    until(lambda: not shows_drain(site, "disk"), "removal of the condition")
 
 
 def test_scaling_in_takes_the_idle_worker_and_waits_for_the_busy_one(site: OperatorSite) -> None:
