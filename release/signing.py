@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signatures by the key of the releaser: of the checksums of a release, and of images and charts in a registry.
 
-cosign signs without a network and without a public log: whoever verifies needs the public key, which is part of the
+cosign signs without a network and without a public log. Users verify with the public key, which is part of the
 release. The password of the key is the variable COSIGN_PASSWORD, as everywhere with cosign.
 """
 

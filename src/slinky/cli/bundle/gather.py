@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`slinky gather`: what somebody else needs to see to help, in one file."""
+"""`slinky gather`: a support bundle: the facts about a cluster in one file."""
 
 import time
 from pathlib import Path

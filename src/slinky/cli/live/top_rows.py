@@ -14,7 +14,7 @@ from slinky.slurm.hostlist import natural_sort_key
 
 JOB_COLUMNS = ("JOBID", "USER", "PARTITION", "NAME", "STATE", "TIME", "NODELIST(REASON)", "EXPECTED START", "PODS")
 NODE_COLUMNS = ("NODE", "STATE", "CPUS", "MEMORY", "GRES", "REASON")
-#: Rows of a table at most: nobody reads more, and each costs time to draw.
+#: Rows of a table at most: each costs time to draw.
 ROWS_MAX = 500
 CELL_LIMIT = 40
 

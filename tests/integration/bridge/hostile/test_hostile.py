@@ -170,7 +170,7 @@ class Attack:
 def scheduler(slurm: LabSlurm) -> Iterator[None]:
     """Slurm with the scheduler's settings that the installation recommends.
 
-    Slurm starts a job behind pending ones of its partition only in the next cycle of backfill, whoever owns them.
+    Slurm starts a job behind pending ones of its partition only in the next cycle of backfill, of whichever user.
     """
     page = (Path(__file__).parents[4] / "docs/bridge/install.md").read_text()
     (settings,) = re.findall(r"(?m)^SchedulerParameters=(\S+)", page)
