@@ -26,7 +26,7 @@ from slinky.lab.kubernetes.control_plane import FEATURES
 from slinky.lab.lab import Lab
 from slinky.lab.lab_state import CgroupDriver, LabState, locked
 from slinky.lab.machine import cgroups, inotify, network, virtual_machine
-from slinky.lab.machine.janitor import SETTLED, clear
+from slinky.lab.machine.janitor import CLAIM, SETTLED, clear
 from slinky.lab.machine.machine import until
 from slinky.lab.prepare import tools
 from slinky.lab.prepare.inventory import ArtifactInventory
@@ -186,8 +186,7 @@ def _assemble(lab: Lab, progress: Progress) -> None:
     """Start the parts in order: the network, then Slurm and Kubernetes in parallel, then nodes and add-ons."""
     lab.control.wait_alive()
     state = lab.state
-    state.index = network.claim(lab.control.pid()).index
-    (lab.folder / "network").write_text(str(state.index))
+    state.index = network.claim(lab.control.pid(), lab.folder / CLAIM).index
     state.save()
     if state.vms:
         with progress.task("choosing the accelerator of virtual machines"):

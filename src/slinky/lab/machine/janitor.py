@@ -19,6 +19,8 @@ from slinky.lab.machine import cgroups, inotify, network
 from slinky.lab.machine.machine import Machine
 
 SETTLED = signal.SIGUSR1
+#: The file in a lab's folder that records its claim to a network.
+CLAIM = "network"
 
 
 def main() -> None:
@@ -63,7 +65,7 @@ def clear(folder: Path) -> None:
     """Remove what a lab leaves outside its namespaces. May be repeated, also after a crash."""
     lab = folder.name
     with contextlib.suppress(OSError, ValueError):
-        network.release(network.Network(int((folder / "network").read_text())))
+        network.release(folder / CLAIM)
     cgroups.remove(cgroups.branch(lab))
     shutil.rmtree(folder, ignore_errors=True)
     # The first attempt may have met a file that was still in use by a container that was being stopped.

@@ -6,9 +6,11 @@ and Slurm; a veth pair connects the host, which reaches every address inside, po
 routes end with the namespaces. Nothing is forwarded to the outside.
 """
 
+import socket
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from slinky.lab.errors import LabError
 
@@ -68,8 +70,11 @@ class Network:
         return f"10.{128 + self.index}.{number}.0/24"
 
 
-def claim(control: int) -> Network:
-    """Connect the host with the namespace of process `control`, in the first network that nothing uses."""
+def claim(control: int, record: Path) -> Network:
+    """Connect the host with the namespace of process `control`, in the first network that nothing uses.
+
+    Writes to `record` what `release` needs.
+    """
     for index in INDEXES:
         network = Network(index)
         if _routed(network.prefix) or _routed(network.pods):
@@ -83,6 +88,7 @@ def claim(control: int) -> Network:
         )
         if added.returncode == 0:
             _join(network, control)
+            record.write_text(f"{network.index} {_interface_number(network.link)}")
             return network
         if "exists" not in added.stderr:
             raise LabError(f"cannot create a network link: {added.stderr.strip()}", "check that veth links are allowed")
@@ -163,9 +169,24 @@ def ip(pid: int, commands: Iterable[str]) -> None:
         raise LabError(f"ip: {done.stderr.strip()}")
 
 
-def release(network: Network) -> None:
-    """Remove the host's end of the link, if it still exists."""
-    subprocess.run(["ip", "link", "delete", network.link], capture_output=True, check=False)
+def release(record: Path) -> None:
+    """Remove the host's end of the link that `claim` has recorded, if it still exists.
+
+    The link ends with the namespace of the lab, and another lab may have claimed the same index since. The kernel does
+    not reuse the numbers of interfaces, so the number tells whether the link is still that of this lab.
+    """
+    index, number = map(int, record.read_text().split())
+    link = Network(index).link
+    if _interface_number(link) == number:
+        subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
+
+
+def _interface_number(link: str) -> int | None:
+    """The number by which the kernel knows a link of the host; none if there is no such link."""
+    try:
+        return socket.if_nametoindex(link)
+    except OSError:
+        return None
 
 
 def _join(network: Network, control: int) -> None:
