@@ -12,6 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
+from slinky.observe.errors import ExplainedError, RestartRequired
 from slinky.observe.health import Health, LoopLag
 from slinky.observe.log import Log
 from slinky.observe.watchdog import StallWatchdog
@@ -24,14 +25,6 @@ ServerFactory = Callable[[Health], contextlib.AbstractAsyncContextManager[object
 Address = tuple[str, int]
 
 DEFAULT_ADDRESS: Address = ("0.0.0.0", 8080)  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
-
-
-class RestartRequired(Exception):  # noqa: N818 -- a request, not a failure
-    """Something that the process reads only at its start has changed: the process exits so that it is restarted."""
-
-
-class ExplainedError(Exception):
-    """An error whose message is complete for a person: it ends the process without a traceback in the log."""
 
 
 def parse_address(text: str) -> Address:
