@@ -11,7 +11,7 @@ from slinky.cli.serving import Health, Level, Metrics, flag_address, serve_proce
 from slinky.kube.certificates import CERTIFICATE, PRIVATE_KEY
 from slinky.tlsproxy.app import TlsProxySettings, main
 
-app = typer.Typer(pretty_exceptions_enable=False)
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command("tls-proxy")

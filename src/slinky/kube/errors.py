@@ -21,7 +21,7 @@ from enum import StrEnum
 
 import msgspec
 
-from slinky.observe.process import ExplainedError
+from slinky.observe.errors import ExplainedError
 
 
 class KubeError(Exception):

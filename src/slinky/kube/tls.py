@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from slinky.kube.certificates import CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY
-from slinky.observe import Clock, Log, SystemClock
+from slinky.observe import Log
 
 log = Log("slinky.kube.tls")
 
 V = TypeVar("V")
-#: Seconds between two looks at the files of a client.
-RELOAD_SECONDS = 30.0
 FileIdentities = tuple[tuple[int, int, int], ...]
 
 
@@ -43,7 +41,7 @@ class ReloadedOnChange(Generic[V]):
     def __init__(self, build: Callable[[], V], *paths: Path) -> None:
         self._build = build
         self._paths = paths
-        self._identities = file_identities(*paths)
+        self._identities = self._attempted = file_identities(*paths)
         self._value = build()
 
     def get(self) -> V:
@@ -57,15 +55,18 @@ class ReloadedOnChange(Generic[V]):
         try:
             self._value = self._build()
         except (OSError, ssl.SSLError, ValueError) as error:
-            log.warning(
-                "changed TLS files cannot be loaded; the old ones stay in use",
-                files=[*map(str, self._paths)],
-                error=error,
-            )
+            if identities != self._attempted:  # `get` is called for each request; each change is reported once
+                files = [*map(str, self._paths)]
+                log.warning("changed TLS files cannot be loaded; the old ones stay in use", files=files, error=error)
         else:
             # Only a success is remembered: the next call tries again even if the files do not change any more.
             self._identities = identities
             log.info("TLS files reloaded", files=[*map(str, self._paths)])
+        self._attempted = identities
+
+
+#: The TLS context of a client, built again when its files change.
+TlsFiles = ReloadedOnChange[ssl.SSLContext]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Pem:
 NO_PEM = Pem()
 
 
-def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = False) -> ReloadedOnChange[ssl.SSLContext]:
+def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = False) -> TlsFiles:
     """The TLS context of a client: the trusted authority and the client certificate."""
 
     def build() -> ssl.SSLContext:
@@ -106,37 +107,28 @@ def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = Fals
     return ReloadedOnChange(build, *(pem.path for pem in (ca, certificate, key) if pem.path))
 
 
-class TlsTrust:
-    """The TLS context of a client: trusted authorities and, for client authentication, a certificate with its key.
+def trust_files(authority: Path, certificate: Path | None = None, key: Path | None = None) -> TlsFiles:
+    """The TLS context of a client that trusts exactly the authorities in a file; without the file those of the system.
 
-    A folder has the optional files ca.crt, tls.crt and tls.key. With authorities only these are trusted, without them
-    those of the system. A new authority is added to those
-    that are trusted already, so that servers and clients need not change at the same time.
+    The certificate and its key are for client authentication. A file of authorities that disappears later counts as
+    unreadable: the former authorities stay trusted, not those of the system. Raises `OSError`, `ssl.SSLError` or
+    `ValueError` if the files cannot be used.
     """
+    has_authority = authority.exists()
 
-    def __init__(self, authority: Path, certificate: Path | None = None, key: Path | None = None) -> None:
-        """Raises `OSError`, `ssl.SSLError` or `ValueError` if the files cannot be used."""
-        self.context = ssl.create_default_context(cadata=authority.read_text() if authority.exists() else None)
+    def build() -> ssl.SSLContext:
+        trusted = authority.read_text() if has_authority or authority.exists() else None
+        context = ssl.create_default_context(cadata=trusted)
+        if certificate and key and certificate.exists():
+            load_pair(context, certificate.read_bytes(), key.read_bytes())
+        return context
 
-        def load() -> None:
-            if authority.exists():
-                self.context.load_verify_locations(cadata=authority.read_text())
-            if certificate and key and certificate.exists():
-                load_pair(self.context, certificate.read_bytes(), key.read_bytes())
+    return ReloadedOnChange(build, *(path for path in (authority, certificate, key) if path))
 
-        self._files = ReloadedOnChange(load, *(path for path in (authority, certificate, key) if path))
 
-    @classmethod
-    def of_folder(cls, folder: Path) -> "TlsTrust":
-        """Trust the files of a folder."""
-        return cls(*(folder / name for name in (CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY)))
-
-    async def run(self, clock: Clock | None = None) -> None:
-        """Reload changed files until cancelled."""
-        clock = clock or SystemClock()
-        while True:
-            await clock.sleep(RELOAD_SECONDS)
-            self._files.get()
+def trust_folder(folder: Path) -> TlsFiles:
+    """`trust_files` for a folder with the optional files ca.crt, tls.crt and tls.key."""
+    return trust_files(*(folder / name for name in (CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY)))
 
 
 def server_context(certificate: Path, key: Path) -> tuple[ssl.SSLContext, Callable[[], None]]:

@@ -7,6 +7,7 @@ version. Only a lost history (410, or versions that decrease) starts a new list,
 objects. A watch never gives up; the caller cancels it.
 """
 
+import asyncio
 import random
 from collections.abc import Mapping
 from typing import Any, Generic, Protocol, TypeVar
@@ -39,6 +40,8 @@ log = Log("slinky.kube.watch")
 
 #: A stream that delivered an event or lasted this many seconds was healthy: the next one starts without back-off.
 HEALTHY_SECONDS = 0.5
+#: Events that are handled before other tasks get a turn.
+EVENTS_PER_SLICE = 20
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -175,8 +178,10 @@ class Watch(Generic[T]):
             async for chunk in stream.chunks():
                 lines = splitter.feed(chunk)
                 self._events.inc(len(lines))
-                for line in lines:
+                for count, line in enumerate(lines, 1):
                     self._handle(line)
+                    if count % EVENTS_PER_SLICE == 0:
+                        await asyncio.sleep(0)  # one chunk may have a hundred events
 
     def _handle(self, line: bytes) -> None:
         event = self._resource.decode_event(line)

@@ -20,7 +20,6 @@ from cryptography import x509
 from tests.support.waiting import eventually
 from yarl import URL
 
-from slinky.kube import tls as kube_tls
 from slinky.kube.certificates import (
     CertificateBundle,
     CertificatePair,
@@ -28,11 +27,12 @@ from slinky.kube.certificates import (
     create_serving_pair,
     renew_bundle,
 )
-from slinky.kube.tls import TlsTrust
+from slinky.kube.tls import trust_files
 from slinky.lab.kubernetes.bare_plane import WITH_US, free_port
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import MintedToken, SlurmClient
-from slinky.slurm.errors import SlurmError, TransportError
+from slinky.slurm.errors import SlurmError, TransportError, UntrustedServer
+from slinky.slurm.transport.http import TlsContext
 
 HOSTS = ("localhost", "127.0.0.1")
 CALLS = 30
@@ -87,7 +87,7 @@ class SecuredSlurmrestd:
         pem = ssl.get_server_certificate(("127.0.0.1", self.port))
         return x509.load_pem_x509_certificate(pem.encode()).serial_number
 
-    def client(self, tls: ssl.SSLContext | None, url: str = "") -> SlurmClient:
+    def client(self, tls: TlsContext | None, url: str = "") -> SlurmClient:
         """A client with a token of a minute."""
         return SlurmClient(url or self.url, MintedToken(lambda: self._slurm.jwt_key, "slurm"), tls=tls)
 
@@ -111,7 +111,7 @@ async def test_long_answers_arrive_whole(secured: SecuredSlurmrestd, slurm: LabS
     """Longer than what slurmrestd, the proxy and the sockets hold at once."""
     names = set(slurm.add_external_nodes(400, prefix="long"))
     try:
-        async with secured.client(TlsTrust(secured.ca).context) as client:
+        async with secured.client(trust_files(secured.ca).get) as client:
             for _ in range(5):
                 listing = await client.nodes()
                 assert listing is not None
@@ -121,14 +121,13 @@ async def test_long_answers_arrive_whole(secured: SecuredSlurmrestd, slurm: LabS
 
 
 async def test_no_call_fails_while_authority_and_certificate_are_replaced(
-    secured: SecuredSlurmrestd, monkeypatch: pytest.MonkeyPatch
+    secured: SecuredSlurmrestd,
 ) -> None:
-    monkeypatch.setattr(kube_tls, "RELOAD_SECONDS", 0.1)
-    trust, calls, done = TlsTrust(secured.ca), 0, asyncio.Event()
+    files, calls, done = trust_files(secured.ca), 0, asyncio.Event()
 
     async def call_without_pause() -> None:
         nonlocal calls
-        async with secured.client(trust.context) as client:
+        async with secured.client(files.get) as client:
             while not done.is_set():
                 assert await client.nodes()
                 calls += 1
@@ -137,7 +136,6 @@ async def test_no_call_fails_while_authority_and_certificate_are_replaced(
         return calls > before + 10
 
     async with asyncio.TaskGroup() as tasks:
-        reloading = tasks.create_task(trust.run())
         calling = [tasks.create_task(call_without_pause()) for _ in range(4)]
         first, second = secured.bundle.authorities[0], create_authority(datetime.now(UTC))
         # Another certificate of the same authority; both authorities are trusted; the new one signs; the old one ends.
@@ -147,7 +145,12 @@ async def test_no_call_fails_while_authority_and_certificate_are_replaced(
             await eventually(partial(has_called, calls), "calls with the renewed certificate")
         done.set()
         await asyncio.gather(*calling)
-        reloading.cancel()
+    # The withdrawn authority is not trusted any more, in the process that has trusted it.
+    secured.serve(first, second)
+    await eventually(partial(is_served, secured), "the certificate of the old authority")
+    async with secured.client(files.get) as client:
+        with pytest.raises(UntrustedServer):
+            await client.nodes()
 
 
 async def is_served(secured: SecuredSlurmrestd) -> bool:
@@ -164,10 +167,10 @@ async def test_a_client_verifies_the_server_before_it_sends_its_token(
             with pytest.raises(TransportError, match=r"(?i)certificate"):
                 await client.nodes()
     trusted = ssl.create_default_context(cadata=secured.bundle.ca_bundle)
-    url = f"https://127.0.0.2:{secured.port}"
-    async with SlurmClient(url, slurm.token(), tls=trusted, tls_name="another.example") as client:
-        with pytest.raises(SlurmError):
-            await client.nodes()
+    for name, error in (("another.example", UntrustedServer), ("localhost", None)):
+        async with SlurmClient(secured.url, slurm.token(), tls=trusted, tls_name=name) as client:
+            with pytest.raises(error) if error else contextlib.nullcontext():
+                assert await client.nodes()
 
 
 async def test_http_is_served_unless_tls_is_required(slurm: LabSlurm, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.unit.kube.scripted import CUT, Chunks, Scripted, answer
 
 from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, KubeClient, Watch
 from slinky.kube.errors import Unreachable, api_error
+from slinky.kube.watch import EVENTS_PER_SLICE
 from slinky.observe import ManualClock
 
 
@@ -218,3 +219,14 @@ def test_interruptions_of_the_stream_do_not_change_the_result(steps: list[tuple[
             assert rig.names == expected
 
     asyncio.run(play())
+
+
+async def test_many_events_of_one_chunk_do_not_stall_the_event_loop() -> None:
+    chunk = b"".join(event("ADDED", f"n{number}", number + 1) for number in range(1000))
+    rig = Rig(streams=[Chunks([chunk + bookmark(2000, end=True)])])
+    watching, most, before = asyncio.create_task(rig.watch.run()), 0, 0
+    while len(rig.cache) < 1000:
+        await asyncio.sleep(0)
+        most, before = max(most, len(rig.cache) - before), len(rig.cache)
+    watching.cancel()
+    assert 0 < most <= EVENTS_PER_SLICE

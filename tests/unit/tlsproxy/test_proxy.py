@@ -17,7 +17,7 @@ from slinky.kube.types import Key
 from slinky.observe import Health, ManualClock
 from slinky.operator.slurm.clusters import Clusters, TlsServer
 from slinky.slurm.errors import UntrustedServer
-from slinky.slurm.transport.http import HttpTransport
+from slinky.slurm.transport.http import HttpTransport, RequestTransport
 from slinky.tlsproxy import proxy as proxy_module
 from slinky.tlsproxy.app import CHECK_SECONDS, TlsProxyError, TlsProxySettings, main
 from slinky.tlsproxy.proxy import CONNECTIONS, TlsProxy
@@ -117,44 +117,75 @@ async def test_a_client_that_trusts_another_authority_gets_no_connection() -> No
 
 
 async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer one request, as slurmrestd does."""
-    await reader.readuntil(b"\r\n\r\n")
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n{}")
-    await writer.drain()
+    """Answer the requests of a connection, as slurmrestd does."""
+    with contextlib.suppress(asyncio.IncompleteReadError):
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n{}")
+            await writer.drain()
     writer.close()
 
 
 async def test_a_client_can_name_the_server_that_it_reaches_by_address() -> None:
     """The operator does this when it connects to pods instead of the Service."""
-    server = TlsServer("slurm-restapi.slurm", AUTHORITY.certificate)
-    async with proxied(answer_http, required=True) as port:
+    server, received = TlsServer("slurm-restapi.slurm", AUTHORITY.certificate), bytearray()
+
+    async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.extend(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    token = {"X-SLURM-USER-TOKEN": "secret"}
+    async with proxied(record, required=True) as port:
         url = f"https://127.0.0.1:{port}"
-        async with HttpTransport(url, tls=server.context(), tls_name=server.name) as transport:
-            assert (await transport.send("GET", "/", headers={})).body == b"{}"
-        for name in ("another.slurm", None):
-            async with HttpTransport(url, tls=server.context(), tls_name=name) as transport:
+        stranger = trusting(create_authority(NOW))
+        for tls, name in ((server.context(), "another.slurm"), (server.context(), None), (stranger, server.name)):
+            async with HttpTransport(url, tls=tls, tls_name=name) as transport:
                 with pytest.raises(UntrustedServer, match=r"(?i)certificate"):
-                    await transport.send("GET", "/", headers={"X-SLURM-USER-TOKEN": "secret"})
+                    await transport.send("GET", "/", headers=token)
+        assert received == b"", "a token was sent to a server that is not trusted"
+        async with HttpTransport(url, tls=server.context(), tls_name=server.name) as transport:
+            assert (await transport.send("GET", "/", headers=token)).body == b"{}"
+        assert b"secret" in received
 
 
-async def test_the_operator_trusts_a_new_authority_on_the_connection_that_it_has() -> None:
-    second = create_authority(NOW)
-    clusters, key = Clusters(), Key("slurm", "slurm")
-    async with proxied(answer_http) as port, upstream(answer_http) as address:
-        other = TlsProxy(address, serving_context(second), required=True)
-        async with other.serving("127.0.0.2", port):
-            for authorities in (AUTHORITY.certificate, AUTHORITY.certificate + second.certificate):
-                await clusters.connect(
-                    key, f"https://127.0.0.1:{port}", b"k", TlsServer("slurm-restapi.slurm", authorities)
-                )
-            tls = clusters._connections[key].tls
-            assert tls is not None
-            for host in ("127.0.0.1", "127.0.0.2"):
-                async with HttpTransport(
-                    f"https://{host}:{port}", tls=tls, tls_name="slurm-restapi.slurm"
-                ) as transport:
-                    assert (await transport.send("GET", "/", headers={})).status == 200
-            await clusters.disconnect(key)
+async def test_the_operator_trusts_exactly_the_authorities_that_are_published() -> None:
+    """It does so without a restart, also when an authority is withdrawn."""
+    second, context = create_authority(NOW), serving_context()
+    clusters, key, clients = Clusters(), Key("slurm", "slurm"), set()
+    async with (
+        upstream(answer_http) as address,
+        TlsProxy(address, context, required=True).serving("127.0.0.1", 0) as port,
+    ):
+
+        async def connect(*authorities: CertificatePair, name: str = "slurm-restapi.slurm") -> RequestTransport:
+            server = TlsServer(name, "".join(pair.certificate for pair in authorities))
+            await clusters.connect(key, f"https://127.0.0.1:{port}", b"k", server)
+            client = clusters.client(key)
+            assert client is not None
+            clients.add(client)
+            return client.session.transport
+
+        for authorities in ([AUTHORITY], [AUTHORITY, second], [second], [AUTHORITY]):
+            for signer in (AUTHORITY, second):
+                transport = await connect(*authorities)
+                await transport.close()
+                pair = create_serving_pair(signer, ("slurm-restapi.slurm",), NOW)
+                load_pair(context, pair.certificate.encode(), pair.key.encode())
+                assert await is_trusted(transport) == (signer in authorities)
+        assert await is_trusted(await connect(second))
+        assert not await is_trusted(await connect(AUTHORITY)), "a connection of the old authority is used again"
+        assert len(clients) == 1
+        await connect(AUTHORITY, name="another.slurm")
+        assert len(clients) == 2
+        await clusters.disconnect(key)
+
+
+async def is_trusted(transport: RequestTransport) -> bool:
+    """Whether a request is sent to the server."""
+    try:
+        return (await transport.send("GET", "/", headers={})).status == 200
+    except UntrustedServer:
+        return False
 
 
 async def test_where_tls_is_required_a_client_without_it_reads_why() -> None:
