@@ -10,7 +10,6 @@ nothing has changed since then. The accounting database is under `SlurmClient.ac
 fields "node" is Slurm's own word for a host.
 """
 
-import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -68,7 +67,14 @@ from slinky.slurm.model.views import Host, Job, JobStatus, License, NodeResource
 from slinky.slurm.tokens import FixedToken, TokenSource
 from slinky.slurm.transport.decode import cancel_failures, decode_in_slices, require
 from slinky.slurm.transport.endpoints import Endpoint, Slurmctld
-from slinky.slurm.transport.http import CONNECTIONS, HttpTransport, RequestRecord, RequestTransport, build_query
+from slinky.slurm.transport.http import (
+    CONNECTIONS,
+    HttpTransport,
+    RequestRecord,
+    RequestTransport,
+    TlsContext,
+    build_query,
+)
 from slinky.slurm.transport.session import Session
 from slinky.slurm.transport.versions import DataParserVersion
 
@@ -85,7 +91,7 @@ class SlurmClient:
         *,
         user: str | None = None,
         version: DataParserVersion | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsContext | None = None,
         tls_name: str | None = None,
         connections: int = CONNECTIONS,
         deadline: float | None = None,
@@ -96,8 +102,9 @@ class SlurmClient:
         """Connect to the slurmrestd at `url` (http, https or `unix:/path`), as `user` if the token allows that.
 
         `deadline` shortens the deadline of every request; below 12 seconds, a slurmctld that is down is reported as a
-        slurmrestd that does not respond. `observe` is called after every request. `transport` replaces the connections
-        to `url`, for a slurmrestd that is reached in another way.
+        slurmrestd that does not respond. `tls` is a context, or a function that returns the current one. `observe` is
+        called after every request. `transport` replaces the connections to `url`, for a slurmrestd that is reached in
+        another way.
         """
         source = FixedToken(tokens) if isinstance(tokens, str) else tokens
         sender = transport or HttpTransport(url, tls=tls, tls_name=tls_name, connections=connections, observe=observe)

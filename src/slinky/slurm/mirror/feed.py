@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The change feed: delivers the changes of the mirror to one reader without losing any.
+"""The change feed: tells listeners about changes of the mirror, and delivers them to readers without losing any.
 
 A `Feed` keeps at most one change per object: if a job changes twice before the reader takes the first change, the
 reader gets one change from the first `before` to the last `after`. The memory of a slow reader is therefore bounded
@@ -7,9 +7,14 @@ by the number of objects, not of events, and the removal of an object is never d
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple
+
+from slinky.observe import Log
+
+log = Log("slinky.slurm.mirror")
 
 
 class ObjectKind(Enum):
@@ -88,3 +93,43 @@ class Feed:
     async def _iterate(self) -> AsyncIterator[Change]:
         while True:
             yield await self.next()
+
+
+class ChangeSource:
+    """Tells listeners and readers about changes."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, Listener] = {}
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener`, which must not block, for every change from now on; returns a function that stops this."""
+        token = object()
+        self._listeners[token] = listener
+
+        def stop() -> None:
+            self._listeners.pop(token, None)
+
+        return stop
+
+    @contextlib.contextmanager
+    def subscribe(self, *kinds: ObjectKind) -> Iterator[Feed]:
+        """A feed of changes from now on, of these kinds or of all."""
+        feed = Feed(kinds)
+        stop = self.listen(feed.put)
+        try:
+            yield feed
+        finally:
+            stop()
+
+    async def changes(self, *kinds: ObjectKind) -> AsyncIterator[Change]:
+        """Changes as they happen, of these kinds or of all."""
+        with self.subscribe(*kinds) as feed:
+            async for change in feed:
+                yield change
+
+    def _publish(self, change: Change) -> None:
+        for listener in tuple(self._listeners.values()):
+            try:
+                listener(change)
+            except Exception as error:
+                log.error("a listener failed", error=error, kind=change.kind.value, key=change.key)

@@ -126,14 +126,18 @@ def states_by_key(statuses: Iterable[JobStatus], tracked: Collection[str]) -> di
     name. An array that is tracked by its plain id also has that key, with the state of a live task if there is one.
     """
     states: dict[str, JobState] = {}
+    words: tuple[str, ...] = ()
+    state = JobState.of(words)
     for status in statuses:
+        if status.words != words:  # most jobs of a long queue have the state of their neighbour
+            words, state = status.words, status.state
         if status.job_id.isdecimal():
-            states[status.job_id] = status.state
+            states[status.job_id] = state
             continue
         job_id, _, task = status.job_id.partition("_")
-        states[status.job_id if task else job_id.partition("+")[0]] = status.state
+        states[status.job_id if task else job_id.partition("+")[0]] = state
         if task and job_id in tracked and (job_id not in states or states[job_id].ended):
-            states[job_id] = status.state
+            states[job_id] = state
     return states
 
 

@@ -9,24 +9,23 @@ slurmctld answers that it does not know the job, and then the tracker reads the 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
 
-from slinky.bounds import JOB_ID_MAX, parse_integer
 from slinky.observe import Log
 from slinky.slurm.client import SlurmClient
-from slinky.slurm.errors import SlurmError, SlurmNotFound, Unsupported
+from slinky.slurm.errors import SlurmError
 from slinky.slurm.mirror import job_record
 from slinky.slurm.mirror.feed import Change, ObjectKind
+from slinky.slurm.mirror.job_reader import JobReader, ResourceReader
 from slinky.slurm.mirror.job_record import JobRead, JobRecord
 from slinky.slurm.mirror.observed_table import FRESH_SECONDS, ObservedTable, Presence
 from slinky.slurm.mirror.pending_refresh import PendingJob, RefreshBudget, awaits_reason
-from slinky.slurm.model.accounting_jobs import AccountingJob
+from slinky.slurm.mirror.tracked_jobs import TrackedJob, TrackedJobs
 from slinky.slurm.model.states import JobState
-from slinky.slurm.model.views import Job, JobStatus, NodeResources
+from slinky.slurm.model.views import JobStatus, NodeResources
 
 log = Log("slinky.slurm.job_tracker")
 
@@ -48,38 +47,11 @@ ENDED_READS_PER_PASS = 25
 MANY_ENDS = 8
 
 
-#: Reads the resources of a job whose detail was just read.
-ResourceReader = Callable[[JobRecord], Awaitable[tuple[NodeResources, ...] | None]]
-
-
-async def _named_nodes(record: JobRecord) -> tuple[NodeResources, ...]:
-    return job_record.resources_by_node_name(record) or ()
-
-
 class JobLookup(NamedTuple):
     """What the mirror knows of one job. ABSENT only if slurmctld does not know the job; it then has the last record."""
 
     presence: Presence
     record: JobRecord | None
-
-
-@dataclass(slots=True)
-class TrackedJob:
-    """What the tracker remembers of one tracked job, besides its record in the table."""
-
-    sluid: str = ""
-    #: When the job first appeared in the table.
-    first_seen: float | None = None
-    #: When the full job was last read.
-    read_at: float | None = None
-    #: The job's identity must be read again: its id may belong to another job.
-    verify: bool = False
-    #: `read_job` is reading the job, so a pass leaves it alone.
-    reading: bool = False
-    #: The job has ended and slurmctld has purged it: nothing more can be read.
-    purged: bool = False
-    #: The last record of a job that slurmctld does not know any more.
-    departed: JobRecord | None = None
 
 
 class JobTracker:
@@ -100,11 +72,11 @@ class JobTracker:
         self._client = client
         #: Whether the table has every job, or only tracked ones.
         self.all_jobs = all_jobs
-        self._exact_resources = exact_resources
+        self._reader = JobReader(client, clock, exact_resources=exact_resources)
         self._pending_interval = pending_interval
         self._clock = clock
         self._notify = notify
-        self._tracked: dict[str, TrackedJob] = {}
+        self._tracked = TrackedJobs()
         self._state_read_seconds: deque[float] = deque(maxlen=COST_SAMPLES)
         self._single_reads = asyncio.Semaphore(CONCURRENCY)
         self._incomplete = False
@@ -119,12 +91,12 @@ class JobTracker:
 
     def track(self, job_id: str, sluid: str) -> None:
         """Read every detail of this job from now on."""
-        tracked = self._tracked.setdefault(job_id, TrackedJob())
+        tracked = self._tracked.add(job_id, self.table.get(job_id))
         tracked.sluid = sluid or tracked.sluid
 
     def forget(self, job_id: str) -> None:
         """Stop tracking this job."""
-        self._tracked.pop(job_id, None)
+        self._tracked.remove(job_id)
         if not self.all_jobs:
             self.table.drop(job_id)
 
@@ -151,9 +123,9 @@ class JobTracker:
 
     def verify_since(self, since: float) -> None:
         """Verify the identity of jobs first seen since then: a crash may have lost them and given their ids away."""
-        for tracked in self._tracked.values():
+        for tracked in self._tracked:
             if tracked.first_seen is None or tracked.first_seen >= since:
-                tracked.verify = True
+                tracked.verify, tracked.settled = True, None
 
     @property
     def cost(self) -> float:
@@ -175,16 +147,21 @@ class JobTracker:
                 await self._refresh_pending()
 
     @property
+    def tracks_jobs(self) -> bool:
+        """Whether a job is tracked: its start or its end is awaited."""
+        return bool(self._tracked)
+
+    @property
     def pending_count(self) -> int:
         """The number of tracked jobs that are pending."""
-        return sum(1 for key in self._tracked if (record := self.table.get(key)) and record.state.pending)
+        return len(self._tracked.pending)
 
     async def read_pending(self, *, since: int | None) -> int:
         """Read reason and expected start of all pending jobs by one list; returns the time of the list.
 
         The list may take seconds. A record that changes meanwhile is newer than the list and stays as it is.
         """
-        pending = {key: record for key in self._tracked if (record := self.table.get(key)) and record.state.pending}
+        pending = {key: self.table[key] for key in self._tracked.pending}
         listing = await self._client.jobs(since=since)
         if listing is None:
             return since or 0
@@ -202,15 +179,12 @@ class JobTracker:
 
     async def _read(self) -> bool:
         began = self._clock()
-        if self.all_jobs:
-            states = job_record.states_by_key(await self._client.job_states(), self._tracked)
-            keys: Collection[str] = {*self.table, *self._tracked}
-        else:
-            keys = [key for key in self._tracked if not self._is_finished(key)]
-            states = await self._read_states(keys)
+        # Jobs that are tracked from now on may be missing from the list.
+        keys: Collection[str] = {*self.table, *self._tracked.keys()} if self.all_jobs else self._tracked.unfinished()
+        statuses = await self._read_statuses(keys)
         self._state_read_seconds.append(self._clock() - began)
         self._incomplete = False
-        await self._update_records(states, keys)
+        await self._update_records(job_record.states_by_key(statuses, self._tracked.keys()), keys)
         if self.table.unconfirmed_loss is None:
             self.table.confirm()
         await self._refresh_pending()
@@ -221,9 +195,9 @@ class JobTracker:
 
         The job probably runs already, so its exact resources, if requested, are read at the same time.
         """
-        tracked = self._tracked.setdefault(key, TrackedJob())
+        tracked = self._tracked.add(key, self.table.get(key))
         tracked.reading = True
-        task = asyncio.create_task(self._read_resources(key)) if exact_resources else None
+        task = asyncio.create_task(self._reader.read_resources(key)) if exact_resources else None
         if task is not None:
             # A job that does not run yet has no resources: the error of an unused read must not be reported.
             task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -239,16 +213,14 @@ class JobTracker:
             if task is not None:
                 task.cancel()
 
-    async def _read_states(self, keys: Iterable[str]) -> dict[str, JobState]:
-        ids = list(keys)
-        statuses: list[JobStatus] = []
-        if len(ids) > MAX_STATE_REQUESTS * IDS_PER_REQUEST:
-            statuses += await self._client.job_states()
-            ids = []
+    async def _read_statuses(self, keys: Collection[str]) -> Sequence[JobStatus]:
+        """The states of all jobs, or of these if only tracked jobs are kept and they are few."""
+        if self.all_jobs or len(keys) > MAX_STATE_REQUESTS * IDS_PER_REQUEST:
+            return await self._client.job_states()
+        ids, statuses = list(keys), list[JobStatus]()
         for start in range(0, len(ids), IDS_PER_REQUEST):
             statuses += await self._client.job_states(ids[start : start + IDS_PER_REQUEST])
-        states = job_record.states_by_key(statuses, self._tracked)
-        return {key: state for key, state in states.items() if key in self._tracked}
+        return statuses
 
     def _departed(self, key: str) -> JobRecord | None:
         tracked = self._tracked.get(key)
@@ -259,44 +231,50 @@ class JobTracker:
         tracked = self._tracked.get(key)
         return tracked is not None and tracked.departed is None
 
-    def _is_finished(self, key: str) -> bool:
-        """Whether nothing more can change for this tracked job."""
-        record, tracked = self.table.get(key), self._tracked[key]
-        known = record is not None and record.state.ended and job_record.has_final_detail(record)
-        return known or tracked.purged or tracked.departed is not None
-
     async def _update_records(self, states: dict[str, JobState], keys: Collection[str]) -> None:
         """Update every record from these states, and read singly what a state does not contain."""
         singles: dict[str, tuple[JobState | None, JobRead]] = {}
         for count, (key, state) in enumerate(states.items(), 1):
             if count % RECORDS_PER_SLICE == 0:
                 await asyncio.sleep(0)  # ten thousand new jobs must not block the event loop
-            record, tracked = self.table.get(key), self._tracked.get(key)
-            reads = JobRead.NOTHING
-            if tracked is not None:
-                if tracked.reading:
-                    continue
-                if tracked.departed is None:
-                    reads = job_record.required_reads(record, state, verify=tracked.verify)
-            if reads:
-                singles[key] = state, reads
-            elif record is None:
-                self._put(JobRecord(key, state))
-            elif record.state != state:
-                self._put(structs.replace(record, state=state))
-        for key in self._accepted_missing(states, keys):
+            tracked = self._tracked.get(key)
+            if tracked is None:
+                if self.all_jobs:
+                    self._put_state(key, state)
+            elif tracked.settled is not state and not tracked.reading:
+                self._update_tracked(key, tracked, state, singles)
+        unlisted = [key for key in keys if key not in states]
+        for key in self._accepted_missing(unlisted):
             if not self._is_followed(key):
                 self._drop(key)
-            elif not self._is_finished(key):
+            elif not self._tracked[key].finished:
                 singles[key] = None, JobRead.DETAIL
-        unlisted = (self._tracked.keys() & keys) - states.keys()
         singles.update((key, (None, JobRead.DETAIL)) for key in unlisted if self._is_unknown(key))
         await self._read_singly(singles)
 
+    def _update_tracked(
+        self, key: str, tracked: TrackedJob, state: JobState, singles: dict[str, tuple[JobState | None, JobRead]]
+    ) -> None:
+        """Update the record of a tracked job from its state, or note what must be read singly."""
+        reads = JobRead.NOTHING
+        if tracked.departed is None:
+            reads = job_record.required_reads(self.table.get(key), state, verify=tracked.verify)
+        if reads:
+            singles[key] = state, reads
+        else:
+            self._put_state(key, state)
+            tracked.settled = state
+
+    def _put_state(self, key: str, state: JobState) -> None:
+        record = self.table.get(key)
+        if record is None:
+            self._put(JobRecord(key, state))
+        elif record.state != state:
+            self._put(structs.replace(record, state=state))
+
     def _is_unknown(self, key: str) -> bool:
         """Whether a tracked job is not in the table, has not departed, and is not being read."""
-        tracked = self._tracked[key]
-        return key not in self.table and tracked.departed is None and not tracked.reading
+        return key not in self.table and self._is_followed(key) and not self._tracked[key].reading
 
     async def _read_singly(self, singles: dict[str, tuple[JobState | None, JobRead]]) -> None:
         """Read these jobs, as many as one pass may; started jobs first, since callers wait for their nodes."""
@@ -327,9 +305,9 @@ class JobTracker:
                 reported.add(key)
         return reported
 
-    def _accepted_missing(self, states: dict[str, JobState], keys: Collection[str]) -> list[str]:
+    def _accepted_missing(self, unlisted: Collection[str]) -> list[str]:
         """Known jobs that the list lacks; none of them while suspiciously many live jobs are missing."""
-        missing = [key for key in keys if key in self.table and key not in states]
+        missing = [key for key in unlisted if key in self.table]
         missing_live = frozenset(key for key in missing if not self.table[key].over)
         live = sum(not record.over for record in self.table.values()) if missing_live else 0
         suspect = job_record.is_suspect_loss(len(missing_live), live)
@@ -351,7 +329,7 @@ class JobTracker:
         record = before or JobRecord(key, state or JobState.of(()), tracked.sluid)
         try:
             async with limit or self._single_reads:
-                record = await self._read_facts(record, tracked, state, reads, read_resources)
+                record = await self._reader.read(record, tracked, state, reads, read_resources)
         except SlurmError as error:
             log.info("job could not be read; the next pass reads it again", job=key, error=error)
             self._incomplete = True
@@ -367,72 +345,19 @@ class JobTracker:
             self._put(record)
         return True
 
-    async def _read_facts(
-        self,
-        record: JobRecord,
-        tracked: TrackedJob,
-        state: JobState | None,
-        reads: JobRead,
-        read_resources: ResourceReader | None,
-    ) -> JobRecord:
-        """The record with the facts that must be read."""
-        if JobRead.RESOURCES in reads and not self._exact_resources:
-            reads, read_resources = reads | JobRead.DETAIL, _named_nodes
-        if JobRead.DETAIL in reads:
-            record = await self._read_detail(record.job_id, record, tracked)
-        elif state is not None:
-            record = structs.replace(record, state=state)
-        if JobRead.RESOURCES in reads and record.state.running and not record.lost:
-            reading = self._read_resources(record.job_id) if read_resources is None else read_resources(record)
-            record = structs.replace(record, resources=await reading)
-        return record
-
-    async def _read_detail(self, key: str, record: JobRecord, tracked: TrackedJob) -> JobRecord:
-        """The record with the full job; departed if slurmctld does not know the job or another job has its id."""
-        try:
-            job: Job | None = await self._client.job(key)
-        except SlurmNotFound:
-            job = None
-        tracked.read_at = self._clock()
-        if job is not None and job_record.is_same_job(record, job):
-            tracked.sluid = job.sluid or tracked.sluid
-            return job_record.with_detail(record, job)
-        if record.state.ended and record.detail is not None:
-            tracked.purged = True
-            return record
-        return job_record.with_departure(record, await self._read_accounting(key, record))
-
-    async def _read_accounting(self, key: str, record: JobRecord) -> AccountingJob | None:
-        """The accounting record of a job that slurmctld does not know, if there is one."""
-        try:
-            job = await self._client.accounting.job(key)
-        except SlurmError as error:
-            log.info("accounting has no record of the job", job=key, error=error)
-            return None
-        return job if job_record.is_same_accounting_job(record, job) else None
-
-    async def _read_resources(self, key: str) -> tuple[NodeResources, ...]:
-        """The allocated resources of a job; empty with a data parser that does not have them."""
-        job_id = parse_integer(key, 1, JOB_ID_MAX)  # the id of an array or of a step has further characters
-        if job_id is None:
-            return ()
-        try:
-            return await self._client.resources(job_id)
-        except Unsupported:
-            return ()
-
     async def _refresh_pending(self) -> None:
         """Read reason and expected start of pending jobs again, as many as the budget allows."""
         now = self._clock()
+        keys = self._tracked.without_reason if self.lists_pending else self._tracked.pending
         pending = [
             PendingJob(
-                record.has_reason, tracked.read_at, key, now if tracked.first_seen is None else tracked.first_seen
+                key not in self._tracked.without_reason,
+                tracked.read_at,
+                key,
+                now if tracked.first_seen is None else tracked.first_seen,
             )
-            for key, tracked in self._tracked.items()
-            if tracked.read_at is not None
-            and (record := self.table.get(key))
-            and record.state.pending
-            and not (self.lists_pending and record.has_reason)
+            for key in keys
+            if (tracked := self._tracked[key]).read_at is not None
         ]
         self.awaits_reason = awaits_reason(pending, now)
         async with asyncio.TaskGroup() as group:
@@ -440,22 +365,27 @@ class JobTracker:
                 group.create_task(self._update_record(key, self.table[key].state, JobRead.DETAIL))
 
     def _put(self, record: JobRecord) -> None:
-        tracked = self._tracked.get(record.job_id)
-        if tracked is not None and tracked.first_seen is None:
-            tracked.first_seen = self._clock()
         before = self.table.put(record.job_id, record)
+        if (tracked := self._tracked.get(record.job_id)) is not None:
+            self._tracked.update(record.job_id, record)
+            if tracked.first_seen is None:
+                tracked.first_seen = self._clock()
+            if before is None or before.state is not record.state:
+                tracked.settled = None
         if before != record:
             self._notify(Change(ObjectKind.JOB, record.job_id, before, record))
 
     def _drop(self, key: str) -> None:
         before = self.table.drop(key)
         if (tracked := self._tracked.get(key)) is not None:
-            tracked.first_seen = None
+            tracked.first_seen = tracked.settled = None
+            self._tracked.update(key, None)
         if before is not None:
             self._notify(Change(ObjectKind.JOB, key, before, None))
 
     def _depart(self, record: JobRecord, tracked: TrackedJob) -> None:
         """Keep the last record of a tracked job until it is forgotten; another job may have its id by now."""
         before = self.table.drop(record.job_id)
-        tracked.departed = record
+        tracked.departed, tracked.settled = record, None
+        self._tracked.update(record.job_id, None)
         self._notify(Change(ObjectKind.JOB, record.job_id, before, record))

@@ -13,7 +13,7 @@ it cannot read is UNKNOWN. It reads the full list of jobs only for the reasons o
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -22,7 +22,7 @@ from msgspec import structs
 from slinky.observe import Log
 from slinky.slurm.client import SlurmClient
 from slinky.slurm.errors import SlurmError, UntrustedServer
-from slinky.slurm.mirror.feed import Change, Feed, Listener, ObjectKind, is_activity
+from slinky.slurm.mirror.feed import Change, ChangeSource, ObjectKind, is_activity
 from slinky.slurm.mirror.job_record import UNSAVED_SECONDS, JobRecord
 from slinky.slurm.mirror.job_tracker import JobLookup, JobTracker
 from slinky.slurm.mirror.observed_table import FRESH_SECONDS, ObservedTable
@@ -61,7 +61,7 @@ def is_same_host(before: Host, after: Host) -> bool:
 EQUIVALENT: dict[ObjectKind, Callable[[Any, Any], bool]] = {ObjectKind.NODE: is_same_host}
 
 
-class Mirror:
+class Mirror(ChangeSource):
     """A live copy of one cluster."""
 
     def __init__(
@@ -78,6 +78,7 @@ class Mirror:
         With `exact_resources` it reads the cores and devices of tracked jobs that start, which Slurm shows only to the
         owner of a job and to operators; otherwise the whole job, with the names of its nodes.
         """
+        super().__init__()
         self._client = client
         self._intervals = intervals or PollingIntervals()
         self._clock = clock
@@ -107,7 +108,6 @@ class Mirror:
         self._jobs_complete = False  # whether the last read of jobs left nothing for the next one
         # slurmctld counts a request before it carries it out: one read of nodes after the count is not enough.
         self._read_nodes_again = False
-        self._listeners: dict[object, Listener] = {}
         self._wake = {source: asyncio.Event() for source in Source}
         self._read_done = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
@@ -134,32 +134,6 @@ class Mirror:
     def lookup_job(self, job_id: int | str, sluid: str = "", *, within: float = FRESH_SECONDS) -> JobLookup:
         """What is known of a job. Pass the SLUID if you have it, since slurmctld reuses ids after a crash."""
         return self._tracker.lookup(str(job_id), sluid, within)
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener`, which must not block, for every change from now on; returns a function that stops this."""
-        token = object()
-        self._listeners[token] = listener
-
-        def stop() -> None:
-            self._listeners.pop(token, None)
-
-        return stop
-
-    @contextlib.contextmanager
-    def subscribe(self, *kinds: ObjectKind) -> Iterator[Feed]:
-        """A feed of changes from now on, of these kinds or of all."""
-        feed = Feed(kinds)
-        stop = self.listen(feed.put)
-        try:
-            yield feed
-        finally:
-            stop()
-
-    async def changes(self, *kinds: ObjectKind) -> AsyncIterator[Change]:
-        """Changes as they happen, of these kinds or of all."""
-        with self.subscribe(*kinds) as feed:
-            async for change in feed:
-                yield change
 
     # Hints
 
@@ -188,7 +162,7 @@ class Mirror:
 
     def request_refresh(self, *, nodes: bool = False) -> None:
         """Read jobs, and nodes if requested, as soon as the cost of the reads allows."""
-        self._changed_at = self._clock()
+        self._expect_changes()
         self._request(Source.JOBS, Urgency.NOW)
         if nodes:
             self._request(Source.NODES, Urgency.NOW)
@@ -268,6 +242,7 @@ class Mirror:
             or self._tracker.awaits_reason
             or self._tracker.has_unread_ends,
             counters_rose=now - self._counted_at < self._intervals.active_after_count,
+            changes_expected=self.read_nodes_eagerly or self._tracker.tracks_jobs,
             intervals=self._intervals,
         )
 
@@ -412,12 +387,13 @@ class Mirror:
         else:
             self._list_times.pop(source, None)
 
+    def _expect_changes(self) -> None:
+        """Read often from now on: a change rarely comes alone."""
+        self._changed_at = self._clock()
+        for source in (Source.JOBS, Source.STATISTICS):
+            self._wake[source].set()
+
     def _notify(self, change: Change) -> None:
         if is_activity(change):
-            self._changed_at = self._clock()
-            self._wake[Source.JOBS].set()
-        for listener in tuple(self._listeners.values()):
-            try:
-                listener(change)
-            except Exception as error:
-                log.error("a listener failed", error=error, kind=change.kind.value, key=change.key)
+            self._expect_changes()
+        self._publish(change)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides when the mirror reads what from slurmctld. Pure.
 
-Slurm has no watch, so the mirror polls two cheap indicators: the request counters of `diag/` and the 304 response of
-`nodes/`. It reads job states and node lists only after an indicator shows activity, and at long intervals otherwise.
-Slurm changes the reasons and expected starts of pending jobs without any indicator: many of them are read by one list.
-The pause after each read is also at least a multiple of what the read cost, so a slow server is polled less often.
+Slurm has no watch, so the mirror polls two cheap indicators: the request counters of `diag/`, often while a change is
+expected, and the 304 response of `nodes/`. It reads job states and node lists only after an indicator shows activity,
+and at long intervals otherwise. Slurm changes the reasons and expected starts of pending jobs without any indicator:
+many of them are read by one list. The pause after each read is also at least a multiple of what the read cost, so a
+slow server is polled less often.
 """
 
 from enum import Enum, IntEnum
@@ -48,7 +49,10 @@ def describe(text: str) -> Meta:
 class PollingIntervals(Struct, frozen=True):
     """The intervals, in seconds."""
 
-    statistics: Annotated[float, describe("between reads of slurmctld's statistics (`diag/`)")] = 0.75
+    statistics: Annotated[
+        float, describe("between reads of slurmctld's statistics (`diag/`) while changes are expected")
+    ] = 0.75
+    idle_statistics: Annotated[float, describe("the same while no change is expected, if that is longer")] = 2.0
     urgent: Annotated[float, describe("before a read that was requested because something changed")] = 0.05
     active_jobs: Annotated[float, describe("between reads of job states while jobs change")] = 0.5
     idle_jobs: Annotated[float, describe("between reads of job states otherwise: finds what no counter shows")] = 60.0
@@ -90,17 +94,25 @@ class PollState(Struct):
 
 
 def next_read_at(
-    source: Source, state: PollState, *, jobs_change: bool, counters_rose: bool = False, intervals: PollingIntervals
+    source: Source,
+    state: PollState,
+    *,
+    jobs_change: bool,
+    counters_rose: bool = False,
+    changes_expected: bool = True,
+    intervals: PollingIntervals,
 ) -> float:
     """The time from which this source may be read again.
 
     `jobs_change` says that the mirror has observed changes of jobs; `counters_rose` says that slurmctld's counters show
-    activity, which may concern jobs that the mirror does not follow.
+    activity, which may concern jobs that the mirror does not follow; `changes_expected` says that a user of the mirror
+    waits for a change, such as the start or the end of a tracked job.
     """
     if state.failures:
         return state.at + _pause_after_failure(source, state, intervals)
+    prompt = changes_expected or jobs_change or counters_rose
     regular = {
-        Source.STATISTICS: intervals.statistics,
+        Source.STATISTICS: intervals.statistics if prompt else max(intervals.statistics, intervals.idle_statistics),
         # slurmctld counts a request before it starts what the request allows: one read after the count is not enough.
         Source.JOBS: intervals.active_jobs if jobs_change or counters_rose else intervals.idle_jobs,
         Source.NODES: intervals.nodes if state.full_cost < intervals.expensive_nodes else intervals.idle_nodes,

@@ -135,7 +135,6 @@ class NodeUpdate(Value, frozen=True, gc=False):
     name: Sequence[str] | None = None
     state: Sequence[str] | None = None
     reason: str | None = None
-    reason_uid: str | None = None  # name or number of the user who gives the reason, if not the caller
     resume_after: Number | None = None
     comment: str | None = None
     extra: str | None = None

@@ -115,6 +115,7 @@ class Diag(Value, frozen=True, gc=False):
     bf_table_size: int = 0
     bf_when_last_cycle: Number = UNSET
     agent_thread_count: int = 0
+    gettimeofday_latency: int = 0
     rpcs_by_message_type: tuple[RpcCount, ...] = ()
     rpcs_by_user: tuple[UserRpcCount, ...] = ()
 

@@ -48,6 +48,8 @@ class RawResponse(NamedTuple):
     status: int
     content_type: str
     body: bytes | bytearray
+    #: Where a redirection points to.
+    location: str = ""
 
     @property
     def json(self) -> bool:

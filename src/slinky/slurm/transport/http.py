@@ -30,6 +30,9 @@ CONNECT_DEADLINE = 5.0
 TLS_CONNECTION_SECONDS = 15.0
 
 Query = Sequence[tuple[str, str]]
+#: A TLS context, or a function that returns the current one; without a context the authorities of the system are
+#: trusted. A connection that another context has verified is not used again.
+TlsContext = ssl.SSLContext | Callable[[], ssl.SSLContext | None]
 
 
 class RequestRecord(NamedTuple):
@@ -68,7 +71,7 @@ class HttpTransport:
         self,
         url: str,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsContext | None = None,
         tls_name: str | None = None,
         connections: int = CONNECTIONS,
         observe: Callable[[RequestRecord], None] | None = None,
@@ -144,7 +147,13 @@ class HttpTransport:
         if body is not None:
             all_headers["Content-Type"] = "application/json"
         async with self._open_session().request(
-            method, url, headers=all_headers, data=body, allow_redirects=False, server_hostname=self._tls_name
+            method,
+            url,
+            headers=all_headers,
+            data=body,
+            allow_redirects=False,
+            ssl=self._current_tls(),
+            server_hostname=self._tls_name,
         ) as response:
             # One growing buffer needs half the peak memory of a list of chunks that is joined at the end.
             received = bytearray()
@@ -152,15 +161,19 @@ class HttpTransport:
                 received += chunk
                 if len(received) > RESPONSE_BYTES_MAX:
                     raise Malformed(f"{method} {path}: the response is larger than {RESPONSE_BYTES_MAX} bytes")
-            return RawResponse(response.status, response.content_type, received)
+            location = response.headers.get("Location", "")
+            return RawResponse(response.status, response.content_type, received, location)
+
+    def _current_tls(self) -> ssl.SSLContext | bool:
+        tls = self._tls() if callable(self._tls) else self._tls
+        return True if tls is None else tls
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            tls = self._tls or True
             connector: aiohttp.BaseConnector = (
                 aiohttp.UnixConnector(self._socket, limit=self._connections)
                 if self._socket
-                else aiohttp.TCPConnector(limit=self._connections, ssl=tls)
+                else aiohttp.TCPConnector(limit=self._connections)
             )
             self._session = aiohttp.ClientSession(
                 connector=install_guard(

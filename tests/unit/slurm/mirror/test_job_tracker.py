@@ -9,7 +9,9 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from slinky.slurm import Job, JobStatus, Listing, Presence, Problem, SlurmClient, SlurmNotFound
+from slinky.slurm import Job, JobRecord, JobState, JobStatus, Listing, Presence, Problem, SlurmClient, SlurmNotFound
+from slinky.slurm.mirror import job_record
+from slinky.slurm.mirror.job_record import JobRead
 from slinky.slurm.mirror.job_tracker import ENDED_READS_PER_PASS, JobTracker
 from slinky.slurm.model.accounting_jobs import AccountingJob, AccountingJobState
 from slinky.slurm.model.views import StepId
@@ -189,7 +191,7 @@ async def test_resources_are_read_for_plain_job_ids_only(key: str) -> None:
         async def resources(self, number: int) -> tuple[()]:
             raise AssertionError(number)
 
-    assert await tracker_for(AnyJob())._read_resources(key) == ()
+    assert await tracker_for(AnyJob())._reader.read_resources(key) == ()
 
 
 async def test_a_job_that_is_forgotten_while_it_is_read_stays_forgotten() -> None:
@@ -302,3 +304,50 @@ async def test_a_job_without_a_reason_is_read_singly_beside_the_list() -> None:
     detail = tracker.table["7"].detail
     assert detail is not None
     assert detail.state_reason == "Resources"
+
+
+async def test_a_pass_examines_only_jobs_whose_state_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ctld, now = LongQueue(300), [0.0]
+    tracker = await follow(ctld, now)
+    await tracker.read()
+    examined: list[JobState] = []
+
+    def required_reads(record: JobRecord | None, state: JobState, *, verify: bool) -> JobRead:
+        examined.append(state)
+        return JobRead.NOTHING
+
+    monkeypatch.setattr(job_record, "required_reads", required_reads)
+    await tracker.read()
+    assert examined == []
+    ctld.change(7, job_state=("RUNNING",))
+    await tracker.read()
+    assert [state.base for state in examined] == ["RUNNING"]
+    tracker.verify_since(0)
+    await tracker.read()
+    assert len(examined) == 1 + 300, "the identity of every job must be read again"
+
+
+async def test_a_state_that_a_single_read_found_is_compared_with_the_next_list() -> None:
+    """The detail is newer than the list before it; the next list may show another state again."""
+    ctld, now = LongQueue(10), [0.0]
+    tracker = await follow(ctld, now)
+    await tracker.read()
+    ctld.change(1, job_state=("RUNNING",))
+    assert await tracker.read_job("1")
+    assert tracker.pending_count == 9
+    ctld.change(1, job_state=("PENDING",))
+    await tracker.read()
+    assert tracker.table["1"].state.pending
+    assert tracker.pending_count == 10
+
+
+async def test_a_job_that_is_in_the_table_before_it_is_tracked_counts_as_pending() -> None:
+    ctld = LongQueue(3)
+    tracker = tracker_for(ctld)
+    tracker.follow_all_jobs(True)
+    await tracker.read()
+    assert tracker.pending_count == 0
+    tracker.track("2", "")
+    assert tracker.pending_count == 1
+    tracker.forget("2")
+    assert (tracker.pending_count, len(tracker.table)) == (0, 3)

@@ -2,27 +2,27 @@
 """Signs of a change: slurmctld counts a request before it carries it out, and may restart unnoticed."""
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
 
-from slinky.slurm import Change, Diag, Host, Listing, Mirror, ObjectKind, PollingIntervals, SlurmClient, number
+from msgspec import structs
+from tests.unit.slurm.mirror.quiet_slurmctld import QuietSlurmctld
+
+from slinky.slurm import Change, Diag, Host, Listing, Mirror, ObjectKind, PollingIntervals
 from slinky.slurm.mirror.mirror import CHANGES_PER_SLICE
 from slinky.slurm.mirror.polling import Source
 from slinky.slurm.model.statistics import RpcCount
 
 
-class FakeSlurmctld:
+class CountingSlurmctld(QuietSlurmctld):
     """One node; a drain is counted at once, and carried out after the list was read once more."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.counted = 0
         self.before = 1
-        self.started_at = 1
-        self.session = SimpleNamespace(expected_cluster="", server=SimpleNamespace(cluster="one"))
 
     async def diag(self) -> Diag:
         counts = (RpcCount(message_type="REQUEST_UPDATE_NODE", count=self.counted),)
-        return Diag(req_time_start=number(self.started_at), rpcs_by_message_type=counts)
+        return structs.replace(await super().diag(), rpcs_by_message_type=counts)
 
     async def nodes(self, since: int | None = None) -> Listing[Host] | None:
         if not self.counted or self.before > 0:
@@ -30,21 +30,12 @@ class FakeSlurmctld:
             return Listing((Host("a", words=("IDLE",)),), 1) if since is None else None
         return Listing((Host("a", words=("IDLE", "DRAIN")),), 2)
 
-    async def partitions(self, since: int | None = None) -> Listing[Any]:
-        return Listing((), 1)
-
-    async def reservations(self, since: int | None = None) -> Listing[Any]:
-        return Listing((), 1)
-
-    async def job_states(self, ids: list[str] | None = None) -> list[Any]:
-        return []
-
 
 async def test_a_change_that_was_counted_before_it_was_made_is_found() -> None:
-    ctld = FakeSlurmctld()
+    ctld = CountingSlurmctld()
     # As with thousands of nodes: the list is too expensive to be read without a sign of a change.
     intervals = PollingIntervals(statistics=0.01, expensive_nodes=0.0, cost_factor=0.0)
-    async with Mirror(cast(SlurmClient, cast(Any, ctld)), intervals=intervals) as mirror:
+    async with Mirror(ctld.client, intervals=intervals) as mirror:
         await mirror.synced()
         await asyncio.sleep(0.05)
         ctld.counted = 1
@@ -56,8 +47,8 @@ async def test_a_change_that_was_counted_before_it_was_made_is_found() -> None:
 
 async def test_a_restart_of_slurmctld_that_no_request_noticed_is_reported() -> None:
     """Jobs may have come back with an older state; listeners search for them."""
-    ctld = FakeSlurmctld()
-    async with Mirror(cast(SlurmClient, cast(Any, ctld)), intervals=PollingIntervals(statistics=0.01)) as mirror:
+    ctld = CountingSlurmctld()
+    async with Mirror(ctld.client, intervals=PollingIntervals(statistics=0.01)) as mirror:
         await mirror.synced()
         with mirror.subscribe(ObjectKind.MIRROR) as feed:
             ctld.started_at = 2
@@ -66,8 +57,8 @@ async def test_a_restart_of_slurmctld_that_no_request_noticed_is_reported() -> N
 
 
 async def test_jobs_follow_nodes_once_they_are_read_after_the_last_change_of_a_node() -> None:
-    ctld, now = FakeSlurmctld(), [0.0]
-    mirror = Mirror(cast(SlurmClient, cast(Any, ctld)), clock=lambda: now[0])
+    ctld, now = CountingSlurmctld(), [0.0]
+    mirror = Mirror(ctld.client, clock=lambda: now[0])
     assert not mirror.jobs_follow_nodes
     follows = []
     for source in (Source.NODES, Source.JOBS, Source.NODES, Source.JOBS):
@@ -84,11 +75,11 @@ async def test_jobs_follow_nodes_once_they_are_read_after_the_last_change_of_a_n
 
 
 async def test_many_changes_of_one_list_do_not_stall_the_event_loop() -> None:
-    class ManyNodes(FakeSlurmctld):
+    class ManyNodes(QuietSlurmctld):
         async def nodes(self, since: int | None = None) -> Listing[Host] | None:
             return Listing(tuple(Host(f"n{number}") for number in range(1000)), 1) if since is None else None
 
-    mirror, reported = Mirror(cast(SlurmClient, cast(Any, ManyNodes()))), 0
+    mirror, reported = Mirror(ManyNodes().client), 0
 
     def count(change: Change) -> None:
         nonlocal reported

@@ -2,54 +2,30 @@
 """Which failures of the connection the mirror reports to its listeners."""
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
 
-from slinky.slurm import (
-    Diag,
-    Host,
-    Listing,
-    Mirror,
-    ObjectKind,
-    PollingIntervals,
-    SlurmClient,
-    SlurmError,
-    TransportError,
-    UntrustedServer,
-    number,
-)
+from tests.unit.slurm.mirror.quiet_slurmctld import QuietSlurmctld
+
+from slinky.slurm import Diag, Mirror, ObjectKind, PollingIntervals, SlurmError, TransportError, UntrustedServer
 
 
-class FailingSlurmctld:
-    """A slurmctld without jobs, whose statistics cannot be read while `failure` is set."""
+class FailingSlurmctld(QuietSlurmctld):
+    """A slurmctld whose statistics cannot be read while `failure` is set."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.failure: SlurmError | None = None
-        self.session = SimpleNamespace(expected_cluster="", server=SimpleNamespace(cluster="one"))
 
     async def diag(self) -> Diag:
         if self.failure is not None:
             raise self.failure
-        return Diag(req_time_start=number(1))
-
-    async def nodes(self, since: int | None = None) -> Listing[Host]:
-        return Listing((), 1)
-
-    async def partitions(self, since: int | None = None) -> Listing[Any]:
-        return Listing((), 1)
-
-    async def reservations(self, since: int | None = None) -> Listing[Any]:
-        return Listing((), 1)
-
-    async def job_states(self, ids: list[str] | None = None) -> list[Any]:
-        return []
+        return await super().diag()
 
 
 async def test_a_certificate_that_is_not_accepted_is_reported_also_after_other_errors() -> None:
     """Other errors follow each other without a report: each of them would be another status of the cluster."""
     ctld, intervals = FailingSlurmctld(), PollingIntervals(statistics=0.01, retry_min=0.01, retry_max=0.01)
     refused, reset, untrusted = TransportError("refused"), TransportError("reset"), UntrustedServer("unknown issuer")
-    async with Mirror(cast(SlurmClient, cast(Any, ctld)), intervals=intervals) as mirror:
+    async with Mirror(ctld.client, intervals=intervals) as mirror:
         await mirror.synced()
         with mirror.subscribe(ObjectKind.MIRROR) as feed:
             reported = []

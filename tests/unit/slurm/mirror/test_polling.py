@@ -47,6 +47,18 @@ def test_job_states_are_read_often_while_jobs_change_and_rarely_otherwise() -> N
     assert at(Source.JOBS, urgency=Urgency.NOW) == INTERVALS.urgent
 
 
+@pytest.mark.parametrize("sign", ["jobs_change", "counters_rose", "changes_expected"])
+def test_the_statistics_are_read_often_while_a_change_is_expected_and_less_often_otherwise(sign: str) -> None:
+    signs = {"jobs_change": False, "changes_expected": False}
+
+    def interval(intervals: PollingIntervals, **more: bool) -> float:
+        return next_read_at(Source.STATISTICS, PollState(at=0.0), intervals=intervals, **{**signs, **more})
+
+    assert interval(INTERVALS) == INTERVALS.idle_statistics
+    assert interval(INTERVALS, **{sign: True}) == INTERVALS.statistics < INTERVALS.idle_statistics
+    assert interval(PollingIntervals(statistics=4.0)) == 4.0, "a slow reader stays slow"
+
+
 def test_a_risen_counter_shortens_the_interval_of_states_and_delays_no_node_list() -> None:
     last = PollState(at=0.0, full_cost=1.0, urgency=Urgency.SOON)
     assert (
