@@ -6,6 +6,8 @@
    weight, then of the next one. Only a gang that no pool holds alone is spread over several pools of its partitions.
 3. A gang gets all of its workers or none. What no pool can ever hold is impossible, with the reason in words.
 
+A job that asks for segments (`--segment`) uses workers in groups of that size, which are in one block of the topology.
+
 T tasks of n nodes fit on workers with s slots each if the sum of min(s, T) is at least n T, because no two nodes of a
 task may be on the same worker. The largest T is found by bisection, so the number of tasks costs nothing.
 """
@@ -76,7 +78,7 @@ def compute_demand(pending: Iterable[PendingDemand], pools: Iterable[WorkerPool]
         if job.obstacle:
             verdicts.append(JobVerdict(job.job_id, Outcome.BLOCKED, job.obstacle))
         else:
-            rows[job.shapes, packing.wait_minutes(job)].append(job)
+            rows[job.shapes, packing.wait_minutes(job), packing.limited_account(job)].append(job)
     for jobs in rows.values():
         jobs.sort(key=lambda job: (-job.priority, job.job_id))
     for jobs in sorted(rows.values(), key=_row_order):
@@ -97,11 +99,12 @@ def _row_order(jobs: Sequence[PendingDemand]) -> tuple[int, int, int]:
 class _Bins:
     """The workers of a pool while they are filled: existing and new ones, by what is free on them."""
 
-    __slots__ = ("claimed", "first_job", "free", "full", "growth", "index", "largest", "opened", "pool")
+    __slots__ = ("accounts", "claimed", "first_job", "free", "full", "growth", "index", "largest", "opened", "pool")
 
     def __init__(self, pool: WorkerPool, index: int) -> None:
         self.pool, self.index = pool, index
         self.growth = pool.growth  # how many more workers may be opened
+        self.accounts = dict(pool.account_growth)  # and how many of them for jobs of an account
         self.full = pool.shape.free if pool.shape else None
         self.free: dict[FreeCapacity, int] = dict(pool.free)
         self.opened = self.claimed = self.first_job = 0
@@ -110,11 +113,24 @@ class _Bins:
     def copy(self) -> "_Bins":
         other = _Bins(self.pool, self.index)
         other.free, other.growth, other.opened, other.claimed = dict(self.free), self.growth, self.opened, self.claimed
-        other.first_job, other.largest = self.first_job, self.largest
+        other.first_job, other.largest, other.accounts = self.first_job, self.largest, dict(self.accounts)
         return other
 
-    def take(self, free: FreeCapacity | None, request: NodeRequest, workers: int, slots: int) -> None:
+    def room(self, account: str) -> int:
+        """How many more workers may be opened for jobs of an account."""
+        return min(self.growth, max(0, self.accounts.get(account, self.growth)))
+
+    def pause(self, account: str) -> str:
+        """Why no worker may be opened now for jobs of an account; empty if that is not so."""
+        if self.pool.pause or self.accounts.get(account, 1) > 0:
+            return self.pool.pause
+        return f"NodeSet {self.pool.name}: the account {account} has as many workers as it may have"
+
+    def take(self, free: FreeCapacity | None, target: "_Target", workers: int, slots: int) -> None:
         """Place `slots` requests on each of so many workers; None means new workers."""
+        request = target.request
+        if target.account in self.accounts and (free is None or free.idle):
+            self.accounts[target.account] -= workers
         if free is None:
             self.opened += workers
             self.growth -= workers
@@ -136,11 +152,20 @@ class _Bins:
 
 
 class _Target(NamedTuple):
-    """A pool that can hold a row, with how many workers a task needs there and what on each."""
+    """A pool that can hold a row, with how many workers a task needs there and what on each.
+
+    Workers are used in groups of `group` that are in one block of the topology.
+    """
 
     bins: _Bins
     nodes: int
     request: NodeRequest
+    group: int = 1
+    account: str = ""
+
+    @property
+    def growth(self) -> int:
+        return self.bins.room(self.account)
 
 
 class _Choice(NamedTuple):
@@ -149,25 +174,25 @@ class _Choice(NamedTuple):
     fitting: Sequence["_Bins"]
     targets: Sequence[_Target]
     misfit: str = ""
+    account: str = ""
 
     @property
     def pause(self) -> str:
-        return "; ".join([bins.pool.pause for bins in self.fitting if bins.pool.pause][:MAX_NAMES])
+        return "; ".join([text for bins in self.fitting if (text := bins.pause(self.account))][:MAX_NAMES])
 
-    @property
-    def wait_text(self) -> str:
-        if pause := self.pause:
+    def wait_text(self, pause: str) -> str:
+        if pause:
             return f"it waits for new workers: {pause}"
         names = ", ".join(bins.pool.name for bins in self.fitting[:MAX_NAMES])
         return f"it waits for workers of {names}, which jobs of higher priority use"
 
 
 class _Slots(NamedTuple):
-    """So many workers on which a request fits so often; `free` is None for new workers."""
+    """So many groups of workers on which a request fits so often; `free` is None for new workers."""
 
     bins: _Bins
     free: FreeCapacity | None
-    workers: int
+    groups: int
     slots: int
 
 
@@ -178,6 +203,7 @@ class _Packing:
         self.bins = [_Bins(pool, index) for index, pool in enumerate(pools)]
         self._now = now
         self._patience = max((pool.patience_seconds for pool in pools), default=0.0)
+        self._accounts = frozenset(account for pool in pools for account in pool.account_growth)
         self._by_capacity: dict[tuple[str, ...], list[tuple[FreeCapacity | None, list[int]]]] = {}
         self._by_partition: dict[str, list[int]] = defaultdict(list)
         for index, pool in enumerate(pools):
@@ -189,13 +215,17 @@ class _Packing:
         wait = job.expected_start - self._now
         return int(wait // 60) if job.expected_start and wait <= self._patience and self._patience else None
 
+    def limited_account(self, job: PendingDemand) -> str:
+        """The account of the job, if a pool limits the workers of that account."""
+        return job.account if job.account in self._accounts else ""
+
     def place_row(self, jobs: Sequence[PendingDemand]) -> Iterable[JobVerdict]:
         """Place jobs of equal shape; the verdicts are in the order of the jobs."""
         first, tasks = jobs[0], sum(job.tasks for job in jobs)
         wait = self.wait_minutes(first)
         if len(first.shapes) > 1:
             return [self._place_heterogeneous(job, wait) for job in jobs]
-        choice = self._choose(first.shapes[0])
+        choice = self._choose(first.shapes[0], self.limited_account(first))
         if choice.misfit:
             return [JobVerdict(job.job_id, Outcome.IMPOSSIBLE, choice.misfit) for job in jobs]
         started, grown = self._place(first.shapes[0], choice.targets, tasks, wait, first.job_id)
@@ -206,18 +236,18 @@ class _Packing:
         before = [bins.copy() for bins in self.bins]
         grows = False
         for shape in job.shapes:
-            choice = self._choose(shape)
+            choice = self._choose(shape, self.limited_account(job))
             started, grown = (0, 0) if choice.misfit else self._place(shape, choice.targets, 1, wait, job.job_id)
             grows |= grown > 0
             if not started + grown:
                 self.bins = before
                 outcome = Outcome.IMPOSSIBLE if choice.misfit else Outcome.WAITS
                 pause = "" if choice.misfit else choice.pause
-                return JobVerdict(job.job_id, outcome, choice.misfit or choice.wait_text, pause)
+                return JobVerdict(job.job_id, outcome, choice.misfit or choice.wait_text(pause), pause)
         outcome = Outcome.GROWS if grows else Outcome.STARTS
         return JobVerdict(job.job_id, outcome, outcome.value)
 
-    def _choose(self, shape: JobShape) -> "_Choice":
+    def _choose(self, shape: JobShape, account: str) -> "_Choice":
         """The pools that can hold the shape, or why none can."""
         groups = self._groups_of(shape.partitions)
         fitting: list[_Bins] = []
@@ -235,7 +265,7 @@ class _Packing:
                 fitting.append(bins)
                 least = min(least, nodes)
                 if bins.growth > 0 or bins.largest >= request.cpus:
-                    targets.append(_Target(bins, nodes, request))
+                    targets.append(_Target(bins, nodes, request, max(1, shape.segment), account))
         if not fitting:
             return _Choice(fitting, targets, self._misfit(shape, groups))
         if least > 1 and least > (most := sum(bins.pool.max_size for bins in fitting)):
@@ -244,7 +274,7 @@ class _Packing:
             return _Choice(fitting, targets, text)
         if len(groups) > 1:
             targets.sort(key=lambda target: target.bins.index)
-        return _Choice(fitting, targets)
+        return _Choice(fitting, targets, account=account)
 
     def _groups_of(self, partitions: tuple[str, ...]) -> list[tuple[FreeCapacity | None, list[int]]]:
         """The pools of these partitions, by what a worker of them offers."""
@@ -270,10 +300,10 @@ class _Packing:
             if target.bins.largest >= target.request.cpus:
                 started += self._fill([target], tasks - started, job, new=False)
         for target in targets:
-            if grown + started < tasks and target.bins.growth > 0:
+            if grown + started < tasks and target.growth > 0:
                 grown += self._fill([target], tasks - started - grown, job, new=_may_grow(target, wait))
         if grown + started < tasks and len(targets) > 1 and shape.least_nodes > 1:
-            if sum([sum(target.bins.free.values()) + target.bins.growth for target in targets]) < shape.least_nodes:
+            if sum([sum(target.bins.free.values()) + target.growth for target in targets]) < shape.least_nodes:
                 return started, grown
             nodes = max(target.nodes for target in targets)
             spread = [target._replace(nodes=nodes, request=shape.per_node(nodes)) for target in targets]
@@ -284,21 +314,22 @@ class _Packing:
         """Place as many tasks as possible on these pools together; returns how many."""
         if not tasks:
             return 0
-        nodes = targets[0].nodes
+        group = targets[0].group
+        nodes = -(-targets[0].nodes // group)
         candidates = [slots for target in targets for slots in _candidates(target, new=new)]
         count = _feasible_tasks(candidates, nodes, tasks)
         remaining = count * nodes
-        for bins, free, workers, slots in candidates:
+        for bins, free, groups, slots in candidates:
             each = min(slots, count)
             if not remaining or not each:
                 continue
-            request = next(target.request for target in targets if target.bins is bins)
-            full = min(workers, remaining // each)
+            target = next(target for target in targets if target.bins is bins)
+            full = min(groups, remaining // each)
             if full:
-                bins.take(free, request, full, each)
+                bins.take(free, target, full * group, each)
                 remaining -= full * each
-            if remaining and full < workers and remaining < each:
-                bins.take(free, request, 1, remaining)
+            if remaining and full < groups and remaining < each:
+                bins.take(free, target, group, remaining)
                 remaining = 0
             if free is None and not bins.first_job:
                 bins.first_job = job
@@ -311,22 +342,22 @@ def _may_grow(target: _Target, wait: int | None) -> bool:
 
 def _candidates(target: _Target, *, new: bool) -> Iterable[_Slots]:
     """Workers on which the request fits: the fullest first, then new ones."""
-    bins, request = target.bins, target.request
+    bins, request, group = target.bins, target.request, target.group
     if bins.largest >= request.cpus:
         fitting = [(free, count, free.slots(request)) for free, count in bins.free.items() if free.cpus >= request.cpus]
         fitting.sort(key=lambda item: (item[0].idle, item[0].cpus))
         for free, count, slots in fitting:
-            if slots:
-                yield _Slots(bins, free, count, slots)
-    if new and bins.growth > 0:
-        yield _Slots(bins, None, bins.growth, bins.full.slots(request) if bins.full else 1)
+            if slots and count >= group:
+                yield _Slots(bins, free, count // group, slots)
+    if new and target.growth >= group:
+        yield _Slots(bins, None, target.growth // group, bins.full.slots(request) if bins.full else 1)
 
 
 def _feasible_tasks(candidates: Sequence[_Slots], nodes: int, tasks: int) -> int:
     """The largest number of tasks, each on so many different workers, that fits."""
 
     def fits(count: int) -> bool:
-        return sum(item.workers * min(item.slots, count) for item in candidates) >= nodes * count
+        return sum(item.groups * min(item.slots, count) for item in candidates) >= nodes * count
 
     if not candidates or not fits(1):
         return 0
@@ -343,12 +374,14 @@ def _feasible_tasks(candidates: Sequence[_Slots], nodes: int, tasks: int) -> int
 
 def _verdicts(jobs: Sequence[PendingDemand], started: int, placed: int, choice: _Choice) -> Iterable[JobVerdict]:
     """The jobs of highest priority get the places; an array counts by its first task."""
-    before, waits = 0, choice.wait_text if placed < sum(job.tasks for job in jobs) else ""
+    before, waiting = 0, placed < sum(job.tasks for job in jobs)
+    pause = choice.pause if waiting else ""
+    waits = choice.wait_text(pause) if waiting else ""
     for job in jobs:
         if before < started:
             yield JobVerdict(job.job_id, Outcome.STARTS, Outcome.STARTS.value)
         elif before < placed:
             yield JobVerdict(job.job_id, Outcome.GROWS, Outcome.GROWS.value)
         else:
-            yield JobVerdict(job.job_id, Outcome.WAITS, waits, choice.pause)
+            yield JobVerdict(job.job_id, Outcome.WAITS, waits, pause)
         before += job.tasks

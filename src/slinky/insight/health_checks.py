@@ -16,6 +16,8 @@ BACKFILL_LATE = 600
 FORGOTTEN = 14 * 86400
 #: Records for slurmdbd that wait in slurmctld.
 DBD_QUEUE = 1000
+#: The share of MaxNodeCount that counts as nearly all.
+NEARLY_FULL = 0.95
 
 
 class FindingSeverity(Enum):
@@ -23,6 +25,7 @@ class FindingSeverity(Enum):
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,8 @@ class HealthFinding:
 def check_health(snapshot: QueueSnapshot) -> tuple[HealthFinding, ...]:
     """Everything that is found, errors first."""
     findings = [finding for check in CHECKS for finding in check(snapshot)]
-    return tuple(sorted(findings, key=lambda finding: finding.severity is not FindingSeverity.ERROR))
+    order = list(FindingSeverity)
+    return tuple(sorted(findings, key=lambda finding: order.index(finding.severity)))
 
 
 def _conf(snapshot: QueueSnapshot, name: str) -> str:
@@ -120,19 +124,48 @@ def _private_data(snapshot: QueueSnapshot) -> Iterator[HealthFinding]:
 
 def _partitions(snapshot: QueueSnapshot) -> Iterator[HealthFinding]:
     enforced = _conf(snapshot, "EnforcePartLimits").upper() not in ("", "NO", "FALSE")
-    empty = [name for name, hosts in snapshot.hosts_by_partition.items() if not hosts]
+    empty = sorted(name for name, hosts in snapshot.hosts_by_partition.items() if not hosts)
     if empty and enforced:
         yield _warning(
             "partitions",
-            f"The partition {listed(sorted(empty))} has no nodes, and EnforcePartLimits refuses jobs for it.",
+            f"{_partitions_with_verb(empty, 'has', 'have')} no nodes, and EnforcePartLimits refuses jobs.",
             "Set EnforcePartLimits=NO if nodes are added on demand, so that jobs wait for them.",
         )
     down = sorted(partition.name for partition in snapshot.partitions if not partition.up)
     if down:
         yield _warning(
             "partitions",
-            f"The partition {listed(down)} is not up.",
+            f"{_partitions_with_verb(down, 'is', 'are')} not up.",
             f"Run `scontrol update PartitionName={plain(down[0], 80)} State=UP` when it may be used.",
+        )
+
+
+def _partitions_with_verb(names: list[str], one: str, several: str) -> str:
+    return f"The partition {listed(names)} {one}" if len(names) == 1 else f"The partitions {listed(names)} {several}"
+
+
+def _node_count(snapshot: QueueSnapshot) -> Iterator[HealthFinding]:
+    text = _conf(snapshot, "MaxNodeCount")
+    limit = int(text) if text.isdecimal() and len(text) < 10 else 0
+    if limit and len(snapshot.hosts) >= NEARLY_FULL * limit:
+        yield _warning(
+            "nodes",
+            f"Slurm knows {counted(len(snapshot.hosts), 'node')}, and MaxNodeCount is {limit}: more are refused.",
+            "Raise MaxNodeCount in slurm.conf and restart slurmctld.",
+        )
+
+
+def _grace_time(snapshot: QueueSnapshot) -> Iterator[HealthFinding]:
+    """A host of the bridge is not responding to slurmctld while a job on it has a grace time."""
+    if not any("EXTERNAL" in host.state.flags for host in snapshot.hosts):
+        return
+    slow = [f"QOS {entry.name}" for entry in snapshot.qos if entry.limits.grace_time and entry.preempt.list]
+    slow += [f"partition {entry.name}" for entry in snapshot.partitions if entry.grace_time]
+    if slow:
+        yield _warning(
+            "preemption",
+            f"GraceTime is set for {listed(sorted(slow))}, which makes nodes of the bridge unresponsive.",
+            "Set GraceTime=0; the grace period of the pods applies.",
         )
 
 
@@ -184,5 +217,7 @@ CHECKS: tuple[Callable[[QueueSnapshot], Iterator[HealthFinding]], ...] = (
     _private_data,
     _partitions,
     _nodes,
+    _node_count,
+    _grace_time,
     _rate_limit,
 )

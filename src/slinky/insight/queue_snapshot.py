@@ -38,6 +38,8 @@ INELIGIBLE = frozenset(
         "BadConstraints",
     ]
 )
+#: Flags of nodes that come back without a person, so that a forecast may count on them.
+_RETURNING = frozenset({"MAINTENANCE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"})
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class QueueSnapshot:
     def hosts_by_name(self) -> Mapping[str, Host]:
         """Slurm nodes by name."""
         return {host.name: host for host in self.hosts}
+
+    @cached_property
+    def stopped_hosts(self) -> Mapping[str, Host]:
+        """Slurm nodes that start no jobs until a person acts, by name."""
+        return {host.name: host for host in self.hosts if not is_usable(host)}
 
     @cached_property
     def partitions_by_name(self) -> Mapping[str, Partition]:
@@ -128,6 +135,14 @@ class QueueSnapshot:
         for name in names(job.partition):
             found.update((host.name, host) for host in self.hosts_by_partition.get(name, ()))
         return tuple(found.values())
+
+
+def is_usable(host: Host) -> bool:
+    """Whether jobs can run on the node now, or when a reservation or power saving ends."""
+    state = host.state
+    return state.schedulable or (
+        state.base in {"IDLE", "MIXED", "ALLOCATED"} and not state.draining and bool(state.flags & _RETURNING)
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -33,12 +33,13 @@ class WorkerShape:
 
 
 class FreeCapacity(NamedTuple):
-    """What is free on a worker; `idle` if it has no job."""
+    """What is free on a worker; `idle` if it has no job. `block` is its place in the topology, if that matters."""
 
     cpus: int
     memory_bytes: int = 0
     gres: Gres = ()
     idle: bool = True
+    block: str = ""
 
     def slots(self, request: NodeRequest) -> int:
         """How often the request fits."""
@@ -58,13 +59,12 @@ class FreeCapacity(NamedTuple):
     def without(self, request: NodeRequest, times: int) -> "FreeCapacity":
         """What remains after the request was placed so many times."""
         if request.whole:
-            return FreeCapacity(0, 0, (), False)
+            return FreeCapacity(0, 0, (), False, self.block)
         gres = self.gres
         for kind, amount in request.gres:
             gres = _without_gres(gres, kind, amount * times)
-        return FreeCapacity(
-            self.cpus - request.cpus * times, self.memory_bytes - request.memory_bytes * times, gres, False
-        )
+        cpus, memory = self.cpus - request.cpus * times, self.memory_bytes - request.memory_bytes * times
+        return FreeCapacity(cpus, memory, gres, False, self.block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ class WorkerPool:
     many more may be created now, `limit` how many there may be later; `pause` says why none may be created now.
     Pools with a lower weight grow first. A pool does not grow for a job that Slurm expects to start within
     `patience_seconds` anyway. The shape is None while no worker has registered and none is configured.
+    `account_growth` is how many more workers jobs of an account may bring; other accounts have no such limit.
     """
 
     name: str
@@ -87,6 +88,7 @@ class WorkerPool:
     patience_seconds: float = 0.0
     limit: int = 0
     pause: str = ""
+    account_growth: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def max_size(self) -> int:
@@ -127,21 +129,28 @@ def smallest_fit(shape: JobShape, full: FreeCapacity | None) -> tuple[int, NodeR
     return most, shape.per_node(most)
 
 
-def free_workers(hosts: Iterable[Host], starting: int, shape: WorkerShape | None) -> dict[FreeCapacity, int]:
-    """What is free on hosts that accept jobs, and on workers that are starting."""
-    counts: Counter[FreeCapacity] = Counter(free_capacity(host) for host in hosts if host.state.schedulable)
+def free_workers(
+    hosts: Iterable[Host], starting: int, shape: WorkerShape | None, *, by_block: bool = False
+) -> dict[FreeCapacity, int]:
+    """What is free on hosts that accept jobs, and on workers that are starting.
+
+    A host in a reservation accepts only jobs of the reservation, which are no demand.
+    """
+    usable = (host for host in hosts if host.state.schedulable and not host.reservation)
+    counts: Counter[FreeCapacity] = Counter(free_capacity(host, by_block=by_block) for host in usable)
     if shape is not None and starting:
         counts[shape.free] += starting
     return {free: count for free, count in counts.items() if free.cpus > 0}
 
 
-def free_capacity(host: Host) -> FreeCapacity:
+def free_capacity(host: Host, *, by_block: bool = False) -> FreeCapacity:
     """What is free on a host."""
     cpus = host.effective_cpus or host.cpus
     used = parse_gres(host.gres_used)
     gres = tuple(sorted((kind, count - used.get(kind, 0)) for kind, count in parse_gres(host.gres).items()))
     memory = max(0, host.real_memory - host.specialized_memory - host.alloc_memory)
-    return FreeCapacity(max(0, cpus - host.alloc_cpus), memory * MEGABYTE, gres, not host.state.busy)
+    block = host.topology if by_block else ""
+    return FreeCapacity(max(0, cpus - host.alloc_cpus), memory * MEGABYTE, gres, not host.state.busy, block)
 
 
 def host_shape(host: Host) -> WorkerShape:

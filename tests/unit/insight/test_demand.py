@@ -28,8 +28,12 @@ def job(number: int = 1, tasks: int = 1, priority: int = 0, **shape: object) -> 
     return PendingDemand(number, (JobShape(**fields),), tasks, priority)  # type: ignore[arg-type]
 
 
-def gang(nodes: int, number: int = 1, partition: str = "burst") -> PendingDemand:
-    return job(number, min_nodes=nodes, max_nodes=nodes, cpus=8 * nodes, partitions=(partition,))
+def gang(nodes: int, number: int = 1, partition: str = "burst", segment: int = 0) -> PendingDemand:
+    return job(number, min_nodes=nodes, max_nodes=nodes, cpus=8 * nodes, partitions=(partition,), segment=segment)
+
+
+def in_block(block: str) -> FreeCapacity:
+    return FREE._replace(block=block)
 
 
 def outcomes(demand: QueueDemand) -> list[Outcome]:
@@ -102,6 +106,48 @@ CASES: dict[str, tuple[list[PendingDemand], list[WorkerPool], dict[str, int], li
         {"burst": 1},
         [W, G],
     ),
+    "a gang in segments does not use workers of different blocks": (
+        [gang(4, segment=2)],
+        [pool(growth=8, free={in_block("a"): 3, in_block("b"): 1}, size=4)],
+        {"burst": 2},
+        [G],
+    ),
+    "a gang in segments uses whole segments": (
+        [gang(4, segment=4)],
+        [pool(growth=8, free={in_block("a"): 3, in_block("b"): 3}, size=6)],
+        {"burst": 4},
+        [G],
+    ),
+    "a gang in segments of which the pool may have no further one": (
+        [gang(4, segment=4)],
+        [pool(growth=3, free={in_block("a"): 3}, size=3)],
+        {},
+        [W],
+    ),
+    "an account has a limit": (
+        [dataclasses.replace(job(n, cpus=8), account="physics") for n in range(3)],
+        [pool(account_growth={"physics": 2})],
+        {"burst": 2},
+        [G, G, W],
+    ),
+    "other accounts have none": (
+        [dataclasses.replace(job(n, cpus=8), account=name) for n, name in enumerate(("physics", "chemistry"))],
+        [pool(account_growth={"physics": 0})],
+        {"burst": 1},
+        [W, G],
+    ),
+    "workers that are starting for an account count": (
+        [dataclasses.replace(job(n, cpus=8), account="physics") for n in range(3)],
+        [pool(free={FREE: 1}, size=1, account_growth={"physics": 2})],
+        {"burst": 1},
+        [S, G, W],
+    ),
+    "a gang larger than what is left for its account": (
+        [dataclasses.replace(gang(3), account="physics")],
+        [pool(account_growth={"physics": 2})],
+        {},
+        [W],
+    ),
     "workers do not help": (
         [PendingDemand(1, (JobShape(("burst",)),), obstacle="The job is held.")],
         [pool()],
@@ -157,6 +203,12 @@ def test_a_job_that_waits_for_a_pool_that_may_not_grow_is_told_why() -> None:
     assert [item.job_id for item in demand.of(Outcome.IMPOSSIBLE)] == [2]
 
 
+def test_a_job_that_waits_because_of_its_account_is_told_so() -> None:
+    pending = dataclasses.replace(job(), account="physics")
+    demand = compute_demand([pending], [pool(account_growth={"physics": 0})])
+    assert demand.paused == {1: "NodeSet burst: the account physics has as many workers as it may have"}
+
+
 def test_idle_workers_that_jobs_will_use_are_claimed() -> None:
     demand = compute_demand([job(cpus=8), job(2)], [pool(free={FREE: 3}, size=3)])
     assert dict(demand.claimed_idle) == {"burst": 2}
@@ -175,7 +227,8 @@ def test_free_capacity_is_what_jobs_left() -> None:
         gres_used="gpu:a100:1(IDX:0)", features=("ib",),
     )  # fmt: skip
     down = Host("d", words=("IDLE", "DRAIN"), cpus=8)
-    assert free_workers([host, down], 1, host_shape(host)) == {
+    reserved = Host("r", words=("IDLE", "RESERVED"), cpus=8, reservation="course")
+    assert free_workers([host, down, reserved], 1, host_shape(host)) == {
         FreeCapacity(5, 60 * 2**20, ((("gpu", "a100"), 3),), False): 1,
         FreeCapacity(8, 100 * 2**20, ((("gpu", "a100"), 4),)): 1,
     }
@@ -270,6 +323,15 @@ def test_a_gang_gets_all_workers_or_none(item: PendingDemand, site: list[WorkerP
     demand = compute_demand([one], site)
     workers = sum(demand.new_workers.values()) + sum(demand.claimed_idle.values())
     assert workers in {0, one.shapes[0].min_nodes}
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 20), st.integers(0, 5))
+def test_segments_are_never_split(segments: int, size: int, tasks: int, growth: int, free: int) -> None:
+    pending = dataclasses.replace(gang(segments * size, segment=size), tasks=tasks)
+    site = pool(growth=growth, free={in_block(name): free for name in ("a", "b") if free}, size=2 * free)
+    demand = compute_demand([pending], [site])
+    assert demand.new_workers.get("burst", 0) % size == 0
+    assert demand.claimed_idle.get("burst", 0) % size == 0
 
 
 @given(jobs, sites, st.integers(1, 12))

@@ -31,6 +31,16 @@ def test_a_job_waits_for_the_end_of_a_running_one() -> None:
     assert starts(cluster(running(9, "n1", cpus=16), job(1, cpus=16), hosts=1)) == {1: HOUR - 600}
 
 
+def test_a_forecast_of_some_jobs_has_the_same_figures() -> None:
+    jobs = [job(index, nodes=1 + index % 3, priority=number(1000 - index)) for index in range(1, 30)]
+    snapshot = cluster(*jobs, running(99, "n[1-2]", nodes=2), hosts=tuple(host(f"n{index}") for index in (1, 2, 3)))
+    whole = forecast(snapshot)
+    some = forecast(snapshot, until={7, 12})
+    assert list(some) == list(whole)[:12]
+    assert some == {job: whole[job] for job in some}
+    assert forecast(snapshot, until=()) == {}
+
+
 def test_a_short_job_starts_before_a_large_one_but_does_not_delay_it() -> None:
     large, short, long = job(1, nodes=2), job(2, minutes=30), job(3, minutes=600)
     busy = running(9, "n1", cpus=16)
@@ -93,6 +103,27 @@ def test_a_fresh_plan_of_slurmctld_is_used_and_an_old_one_is_not() -> None:
     ranges = forecast(cluster(fresh, old, diag=diag))
     assert (ranges[1].source, ranges[1].latest, ranges[1].hosts) == (StartSource.SLURMCTLD, NOW + 900, ("n2",))
     assert ranges[2].source is StartSource.SIMULATION
+
+
+def test_a_plan_for_a_drained_node_is_not_relied_on() -> None:
+    drained = (host("n1", words=("IDLE", "DRAIN"), reason="fan"), host("n2"), host("n3", words=("DOWN",)))
+    planned: dict[str, Any] = {"start_time": number(NOW + 900), "last_sched_evaluation": number(NOW - 6)}
+    required = job(1, required_nodes="n1", **planned)
+    several = job(2, nodes=2, required_nodes="n[1,3]", **planned)
+    elsewhere = job(3, scheduled_nodes="n1", **planned)
+    ranges = forecast(cluster(required, several, elsewhere, hosts=drained))
+    assert [ranges[number].source for number in (1, 2)] == [StartSource.NONE] * 2
+    assert ranges[1].text(NOW) == (
+        "no forecast: the node n1, which it requires, is drained; slurmctld's plan (in 15 min) does not consider this"
+    )
+    assert "2 nodes n[1,3], which it requires, are down or drained" in ranges[2].text(NOW)
+    # A node of the plan that is drained leaves others: the simulation knows when.
+    assert (ranges[3].source, ranges[3].earliest) == (StartSource.SIMULATION, NOW)
+
+
+def test_a_required_node_that_is_drained_is_not_replaced_by_another() -> None:
+    hosts = (host("n1", words=("IDLE", "DRAIN")), host("n2"))
+    assert starts(cluster(job(1, required_nodes="n1"), hosts=hosts)) == {1: None}
 
 
 def test_the_early_end_rests_on_past_use() -> None:

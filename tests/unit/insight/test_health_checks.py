@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.insight.queues import NOW, cluster, host, job
 
-from slinky.cli.cluster.doctor import check_token
+from slinky.cli.doctor.doctor import check_token
 from slinky.insight.health_checks import CHECKS, FindingSeverity, check_health
 from slinky.slurm import Diag, mint_token, number
 from slinky.slurm.model.partitions import Partition, PartitionMode
@@ -33,6 +33,15 @@ FAULTS: list[tuple[dict[str, Any], FindingSeverity, str]] = [
         {"hosts": (host("n1", words=("IDLE", "DRAIN"), reason_set_by_user="ops", reason_changed_at=number(1)),)},
         FindingSeverity.WARNING,
         "by ops: n1",
+    ),
+    ({"conf": {"MaxNodeCount": "1"}, "hosts": (host("n1"),)}, FindingSeverity.WARNING, "MaxNodeCount is 1"),
+    (
+        {
+            "hosts": (host("n1", words=("IDLE", "EXTERNAL")),),
+            "partitions": (Partition(name="work", partition=UP, grace_time=60),),
+        },
+        FindingSeverity.WARNING,
+        "GraceTime is set for partition work",
     ),
     ({"conf": {"SlurmctldParameters": ["rl_enable"]}}, FindingSeverity.WARNING, "rl_enable"),
 ]

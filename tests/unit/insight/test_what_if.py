@@ -26,7 +26,7 @@ def test_more_nodes_start_jobs_earlier() -> None:
     result = what_if(queue(), QueueChange(added=(("work", 1),)))
     assert {shift.job_id: shift.seconds for shift in result.earlier} == {1: -3000, 2: -3600}
     assert result.later == ()
-    assert result.notes == ("Added 1 nodes like n1.",)
+    assert result.notes == ("Added 1 node like n1.",)
 
 
 def test_a_drained_node_starts_nothing() -> None:
@@ -62,3 +62,36 @@ def test_a_change_that_cannot_be_applied_says_why(change: QueueChange, text: str
     with pytest.raises(WhatIfError) as error:
         what_if(queue(), change)
     assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "change"),
+    [
+        ("QOSGrpGRES", QueueChange(job_id=1, qos="high")),
+        ("InvalidQOS", QueueChange(job_id=1, qos="high")),
+        ("QOSMaxWallDurationPerJobLimit", QueueChange(job_id=1, seconds=600)),
+        ("AssocGrpCPURunMinutesLimit", QueueChange(job_id=1, seconds=600)),
+        ("PartitionTimeLimit", QueueChange(job_id=1, seconds=600)),
+        ("PartitionDown", QueueChange(job_id=1, partition="work")),
+    ],
+)
+def test_a_change_removes_the_reason_that_it_concerns(reason: str, change: QueueChange) -> None:
+    snapshot = cluster(job(1, state_reason=reason), qos=(Qos(name="normal"), Qos(name="high", priority=number(10))))
+    result = what_if(snapshot, change)
+    assert [shift.job_id for shift in result.earlier] == [1]
+    assert "limits that hold then are not simulated" in result.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "change"),
+    [
+        ("AssocGrpCpuLimit", QueueChange(job_id=1, qos="high")),
+        ("QOSGrpGRES", QueueChange(job_id=1, seconds=600)),
+        ("PartitionTimeLimit", QueueChange(job_id=1, seconds=7200)),
+        ("JobHeldUser", QueueChange(job_id=1, partition="work")),
+    ],
+)
+def test_a_change_leaves_other_reasons(reason: str, change: QueueChange) -> None:
+    held = {"hold": True} if reason == "JobHeldUser" else {}
+    snapshot = cluster(job(1, state_reason=reason, **held), qos=(Qos(name="normal"), Qos(name="high")))
+    assert what_if(snapshot, change).unchanged == 1

@@ -23,6 +23,7 @@ from slinky.insight.explain.resource_checks import (
     check_priority,
     check_reservation,
 )
+from slinky.insight.explain.topology_check import check_topology
 from slinky.insight.job_requirements import pending_tasks
 from slinky.insight.plain_text import counted, duration, plain
 from slinky.insight.queue_snapshot import QueueSnapshot
@@ -41,6 +42,7 @@ CHECKS: tuple[Callable[[Job, QueueSnapshot], Iterator[Finding]], ...] = (
     check_array,
     check_licenses,
     check_nodes,
+    check_topology,
     check_priority,
 )
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from slinky.insight.explain.explanation import Finding, Topic
+from slinky.insight.job_pods import pods_of_job
 from slinky.insight.job_requirements import NO_TIME_LIMIT, requirements
 from slinky.insight.pending_reasons import Remedy
 from slinky.insight.plain_text import counted, duration, listed, megabytes, plain
@@ -32,7 +33,9 @@ def check_hold(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
         step = f"After the change run {release}."
         yield Finding(Topic.HOLD, sentence, "It can start when it is released.", step, Remedy.USER)
         return
-    comment = f" An administrator wrote: {plain(job.admin_comment)}." if job.admin_comment else ""
+    # The bridge names the pods of its jobs in this field, which says nothing about a hold.
+    written = "" if pods_of_job(job) else job.admin_comment
+    comment = f" An administrator wrote: {plain(written)}." if written else ""
     if job.state_reason == "JobHeldAdmin":
         sentence, who, remedy = "An administrator holds the job.", "the administrator releases it", Remedy.ADMINISTRATOR
         step = f"Ask an administrator to run {release}."

@@ -207,10 +207,10 @@ def check_nodes(job: Job, snapshot: QueueSnapshot) -> Iterator[Finding]:
         return
     sentence = f"The job needs {counted(need.nodes, 'node')}{_shape(need)}; of {len(survey.suitable)} suitable nodes "
     sentence += f"{len(survey.ready)} are free now, {len(survey.busy)} busy, {len(survey.unavailable)} unavailable."
-    blocking = _jobs_on(survey.busy, snapshot)
+    blocking = jobs_on(survey.busy, snapshot)
     cure, remedy = "", Remedy.WORKERS
     if blocking:
-        sentence += f" The busy nodes run {_jobs_text(blocking, snapshot)}."
+        sentence += f" The busy nodes run {jobs_text(blocking, snapshot)}."
         cure = _frees_text(blocking, need.nodes - len(survey.ready), survey, snapshot)
     step = ""
     if survey.unavailable:
@@ -251,7 +251,7 @@ def unavailable_text(hosts: tuple[Host, ...], now: float) -> str:
     """Which nodes start no jobs, why, and who is responsible; nodes with the same cause together."""
     causes: dict[tuple[str, str, str], list[Host]] = {}
     for host in hosts:
-        causes.setdefault((_unavailable_word(host), host.reason, host.reason_set_by_user), []).append(host)
+        causes.setdefault((unavailable_word(host), host.reason, host.reason_set_by_user), []).append(host)
     texts = []
     for (word, reason, user), members in sorted(causes.items(), key=lambda cause: -len(cause[1]))[:3]:
         text = f"{hostlist(members)} {'is' if len(members) == 1 else 'are'} {word}"
@@ -265,7 +265,8 @@ def unavailable_text(hosts: tuple[Host, ...], now: float) -> str:
     return f"Unavailable: {'; '.join(texts)}{more}."
 
 
-def _unavailable_word(host: Host) -> str:
+def unavailable_word(host: Host) -> str:
+    """The state in which a node starts no jobs."""
     state = host.state
     if state.draining:
         return "drained" if state.drained else "draining"
@@ -291,14 +292,16 @@ def _shape(need: JobRequirements) -> str:
     return f" with {text} each{whole}" if text else whole
 
 
-def _jobs_on(hosts: tuple[Host, ...], snapshot: QueueSnapshot) -> list[Job]:
+def jobs_on(hosts: tuple[Host, ...], snapshot: QueueSnapshot) -> list[Job]:
     """The jobs on these nodes, first the one that ends first."""
     wanted = {host.name for host in hosts}
     jobs = [job for job in snapshot.running if job.nodes and not wanted.isdisjoint(host_names(job.nodes))]
     return sorted(jobs, key=lambda job: job.end_time.whole or 2**40)
 
 
-def _jobs_text(jobs: list[Job], snapshot: QueueSnapshot) -> str:
+def jobs_text(jobs: list[Job], snapshot: QueueSnapshot) -> str:
+    """The first jobs with their owners and latest ends."""
+
     def text(job: Job) -> str:
         left = job.end_time.whole - snapshot.now
         until = f", ends within {duration(left)}" if 0 < left < 365 * 86400 else ""

@@ -11,13 +11,14 @@ Large queues are simulated with a coarser clock.
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import ceil
 
 from slinky.insight.explain.resource_checks import license_counts
 from slinky.insight.forecast.availability import Availability, Placement
+from slinky.insight.forecast.slurmctld_plan import required_outage
 from slinky.insight.job_requirements import (
     JobRequirements,
     capacity,
@@ -28,8 +29,8 @@ from slinky.insight.job_requirements import (
 )
 from slinky.insight.limit_reasons import parse_limit
 from slinky.insight.pending_reasons import explain
-from slinky.insight.queue_snapshot import QueueSnapshot, host_names, names
-from slinky.slurm.model.views import Host, Job
+from slinky.insight.queue_snapshot import QueueSnapshot, host_names, is_usable, names
+from slinky.slurm.model.views import Job
 
 #: Starts that a simulation plans at most; the tasks of an array are starts of their own.
 MAX_STARTS = 20_000
@@ -42,8 +43,6 @@ EXACT_RUNNING = 150
 CLOCK_STEPS = 90
 #: Nodes of a planned job that are named.
 SHOWN_HOSTS = 8
-#: Flags of nodes that come back without a person, so that a forecast may count on them.
-_RETURNING = frozenset({"MAINTENANCE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"})
 _AFTER = re.compile(r"after(?:any|ok|notok|corr)?:(\d{1,10})")
 
 
@@ -110,10 +109,14 @@ def simulate(
     queue: tuple[QueuedJob, ...] | None = None,
     whole_nodes: bool = True,
     name_hosts: bool = True,
+    until: Collection[int] | None = None,
 ) -> dict[int, PlannedStart]:
-    """When each pending job starts, by job id, in the order of the queue; on which nodes only with `name_hosts`."""
+    """When each pending job starts, by job id, in the order of the queue; on which nodes only with `name_hosts`.
+
+    With `until`, jobs behind the last of these jobs are left out: they do not delay it.
+    """
     prepared = prepare_queue(snapshot) if queue is None else queue
-    return _Simulation(snapshot, ratios, prepared, whole_nodes=whole_nodes, name_hosts=name_hosts).run()
+    return _Simulation(snapshot, ratios, prepared, whole_nodes=whole_nodes, name_hosts=name_hosts).run(until)
 
 
 class _Simulation:
@@ -148,11 +151,16 @@ class _Simulation:
         self._occupy()
         self._reserve()
 
-    def run(self) -> dict[int, PlannedStart]:
-        """Plan every pending job in the order of the queue."""
+    def run(self, until: Collection[int] | None = None) -> dict[int, PlannedStart]:
+        """Plan every pending job in the order of the queue, or those up to the last of `until`."""
+        left = None if until is None else set(until)
         planned: dict[int, PlannedStart] = {}
         starts = 0
         for entry in self._queue:
+            if left is not None:
+                if not left:
+                    break
+                left.discard(entry.job.job_id)
             obstacle = entry.obstacle
             if not obstacle and starts >= MAX_STARTS:
                 obstacle = f"more than {MAX_STARTS} starts are ahead of it"
@@ -211,6 +219,8 @@ class _Simulation:
             if end is None:
                 return PlannedStart(None, why=f"the end of job {number}, on which it depends, is not known")
             not_before = max(not_before, end)
+        if outage := required_outage(job, self._snapshot):
+            return PlannedStart(None, why=outage)
         placement, not_before = self._placement(job, need, not_before)
         if placement is None:
             return PlannedStart(None, why="its reservation does not exist")
@@ -342,14 +352,6 @@ _PEOPLE = frozenset(
      "PartitionTimeLimit", "PartitionConfig", "PartitionNodeLimit", "MaxMemPerLimit", "ReservationDeleted",
      "ReservationInvalid", "BadConstraints"]
 )  # fmt: skip
-
-
-def is_usable(host: Host) -> bool:
-    """Whether jobs can run on the node now, or when a reservation or power saving ends."""
-    state = host.state
-    return state.schedulable or (
-        state.base in {"IDLE", "MIXED", "ALLOCATED"} and not state.draining and bool(state.flags & _RETURNING)
-    )
 
 
 def _needs(job: Job, snapshot: QueueSnapshot) -> JobRequirements:

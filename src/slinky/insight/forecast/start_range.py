@@ -3,15 +3,16 @@
 
 The late end of the range assumes what slurmctld's backfill assumes: every job runs as long as its time limit allows,
 and jobs planned for later take whole nodes. The early end assumes that jobs share nodes and use as little of their
-limits as the shortest tenth of the earlier jobs of the same user did. slurmctld's own plan, where it has a fresh one,
-is the late end.
+limits as the shortest tenth of the earlier jobs of the same user did. slurmctld's own plan, where it has a fresh one
+that can be relied on, is the late end.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from slinky.insight.forecast.simulation import WHOLE_LIMIT, PlannedStart, QueuedJob, UseRatios, prepare_queue, simulate
+from slinky.insight.forecast.slurmctld_plan import SlurmctldPlan, required_outage, slurmctld_plan
 from slinky.insight.plain_text import duration
 from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.slurm.model.accounting_jobs import AccountingJob
@@ -24,8 +25,8 @@ EARLY_QUANTILE = 0.1
 #: Where in a range a start is expected. Jobs end long before their limits, so it lies near the early end; see
 #: `bench.forecast_days` for the error and the bias of this choice.
 EXPECTED_SHARE = 0.25
-#: Seconds for which a plan counts as fresh if slurmctld's last backfill cycle is not known.
-FRESH_SECONDS = 120
+#: An expected start counts as moved from this many seconds on, and from this part of the remaining time on.
+MIN_SHIFT, MIN_SHIFT_RATIO = 120.0, 0.1
 
 
 class StartSource(Enum):
@@ -48,6 +49,8 @@ class StartRange:
     hosts: tuple[str, ...] = ()
     #: The start of the last task of an array.
     last_task: int | None = None
+    #: Whether a plan of slurmctld, if it has one, cannot be relied on; `why` says so.
+    doubted: bool = False
 
     @property
     def expected(self) -> int | None:
@@ -67,15 +70,19 @@ class StartRange:
         return f"{when} ({self.source.value})"
 
 
-def forecast(snapshot: QueueSnapshot) -> dict[int, StartRange]:
-    """The expected start of every pending job, by job id, in the order of the queue."""
+def forecast(snapshot: QueueSnapshot, until: Collection[int] | None = None) -> dict[int, StartRange]:
+    """The expected start of every pending job, by job id, in the order of the queue.
+
+    With `until`, only of the jobs up to the last of these; the figures are the same, and are computed faster.
+    """
     queue = prepare_queue(snapshot)
-    late = simulate(snapshot, WHOLE_LIMIT, queue=queue)
+    late = simulate(snapshot, WHOLE_LIMIT, queue=queue, until=until)
     ratios = use_ratios(snapshot.history)
-    early = simulate(snapshot, ratios, queue=queue, whole_nodes=False, name_hosts=False)
+    early = simulate(snapshot, ratios, queue=queue, whole_nodes=False, name_hosts=False, until=until)
     return {
         entry.job.job_id: _start_range(entry, early[entry.job.job_id], late[entry.job.job_id], snapshot)
         for entry in queue
+        if entry.job.job_id in late
     }
 
 
@@ -83,33 +90,44 @@ def _start_range(entry: QueuedJob, early: PlannedStart, late: PlannedStart, snap
     job = entry.job
     begins = [start.begin for start in (early, late) if start.begin is not None]
     plan = slurmctld_plan(job, snapshot) if not entry.obstacle else None
-    if plan is not None:
-        earliest = min([plan, *begins])
+    if plan is not None and not plan.doubt:
+        earliest = min([plan.start, *begins])
         return StartRange(
-            job.job_id, earliest, plan, StartSource.SLURMCTLD, hosts=_hosts(job, late), last_task=late.last
+            job.job_id, earliest, plan.start, StartSource.SLURMCTLD, hosts=_hosts(job, late), last_task=late.last
         )
     if not begins:
-        return StartRange(job.job_id, None, None, StartSource.NONE, why=late.why)
+        why = _why(late, plan, snapshot.now)
+        doubted = bool(required_outage(job, snapshot))
+        return StartRange(job.job_id, None, None, StartSource.NONE, why=why, doubted=doubted)
     return StartRange(
         job.job_id, min(begins), max(begins), StartSource.SIMULATION, hosts=late.hosts, last_task=late.last
     )
+
+
+def _why(late: PlannedStart, plan: SlurmctldPlan | None, now: float) -> str:
+    """Why there is no forecast, although slurmctld may have planned a start."""
+    if plan is None:
+        return late.why
+    return f"{late.why}; slurmctld's plan (in {duration(plan.start - now)}) does not consider this"
 
 
 def _hosts(job: Job, late: PlannedStart) -> tuple[str, ...]:
     return (job.scheduled_nodes,) if job.scheduled_nodes else late.hosts
 
 
-def slurmctld_plan(job: Job, snapshot: QueueSnapshot) -> int | None:
-    """The start that slurmctld plans for a pending job, if its last backfill cycle has looked at the job."""
-    start, evaluated = job.start_time.whole, job.last_sched_evaluation.whole
-    if not job.state.pending or start <= snapshot.now or not evaluated:
-        return None
-    diag = snapshot.diag
-    if diag is not None and diag.bf_when_last_cycle.whole:
-        # The cycle is recorded when it ends; its length is in microseconds.
-        begun = diag.bf_when_last_cycle.whole - diag.bf_cycle_last / 1e6 - 1
-        return start if evaluated >= begun else None
-    return start if snapshot.now - evaluated <= FRESH_SECONDS else None
+def has_moved(before: StartRange | None, after: StartRange | None, now: float) -> bool:
+    """Whether two forecasts differ by more than a user cares about."""
+    if before is None or after is None:
+        return before is not after
+    if (before.source, before.why) != (after.source, after.why):
+        return True
+    ends = ((before.earliest or 0, after.earliest or 0), (before.latest or 0, after.latest or 0))
+    return any(is_shifted(old, new, now) for old, new in ends)
+
+
+def is_shifted(before: float, after: float, now: float) -> bool:
+    """Whether an expected start moved by more than a user cares about."""
+    return abs(after - before) >= max(MIN_SHIFT, MIN_SHIFT_RATIO * (min(before, after) - now))
 
 
 def use_ratios(history: Iterable[AccountingJob]) -> UseRatios:

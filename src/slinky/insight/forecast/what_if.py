@@ -11,7 +11,9 @@ from msgspec import structs
 
 from slinky.insight.explain.priority import conf_number
 from slinky.insight.forecast.simulation import simulate
-from slinky.insight.plain_text import listed, plain
+from slinky.insight.job_requirements import time_limit
+from slinky.insight.limit_reasons import RESOURCES, Measure, parse_limit
+from slinky.insight.plain_text import counted, listed, plain
 from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.slurm.hostlist import natural_sort_key
 from slinky.slurm.model.values import number
@@ -19,6 +21,7 @@ from slinky.slurm.model.views import Host, Job
 
 #: Nodes that a what-if adds at most.
 MAX_ADDED = 10_000
+TIME_LIMIT = RESOURCES["wallduration"]
 
 
 class WhatIfError(ValueError):
@@ -93,13 +96,15 @@ def apply_change(snapshot: QueueSnapshot, change: QueueChange) -> tuple[QueueSna
         hosts[name] = structs.replace(hosts[name], words=(*hosts[name].words, "DRAIN"))
     for like, count in change.added:
         new, model = _new_hosts(snapshot, like, count)
-        notes.append(f"Added {count} nodes like {plain(model, 80)}.")
+        notes.append(f"Added {counted(count, 'node')} like {plain(model, 80)}.")
         hosts.update((host.name, host) for host in new)
     jobs = list(snapshot.jobs)
     if change.job_id is not None:
         jobs = [_changed_job(job, change, snapshot) if job.job_id == change.job_id else job for job in jobs]
         if change.qos:
             notes.append("The priority with the other QOS is computed from the weights of slurm.conf.")
+        if any(job.job_id == change.job_id and _is_removed(job, change) for job in snapshot.jobs):
+            notes.append("The job no longer waits for its present reason; limits that hold then are not simulated.")
     return replace(snapshot, hosts=tuple(hosts.values()), jobs=tuple(jobs)), tuple(notes)
 
 
@@ -130,7 +135,30 @@ def _changed_job(job: Job, change: QueueChange, snapshot: QueueSnapshot) -> Job:
         fields["partition"] = change.partition
     if change.qos:
         fields |= {"qos": change.qos, "priority": number(_priority_with_qos(job, change.qos, snapshot))}
+    if _is_removed(job, change):
+        fields |= {"state_reason": "None", "state_description": ""}
     return structs.replace(job, **fields)
+
+
+def _is_removed(job: Job, change: QueueChange) -> bool:
+    """Whether slurmctld gave the reason for something that the change replaces; the new value may have its own."""
+    reason, limit = job.state_reason, parse_limit(job.state_reason)
+    is_shorter = change.seconds is not None and change.seconds < time_limit(job)
+    if limit is not None:
+        is_of_time = limit.resource == TIME_LIMIT or limit.measure is not Measure.AMOUNT
+        return (bool(change.qos) and limit.of_qos) or (is_shorter and is_of_time)
+    return (
+        (bool(change.qos) and reason in ("QOSNotAllowed", "InvalidQOS"))
+        or (is_shorter and reason == "PartitionTimeLimit")
+        or (bool(change.partition) and reason in _OF_PARTITION)
+    )
+
+
+#: Reasons that another partition removes.
+_OF_PARTITION = frozenset(
+    ["PartitionDown", "PartitionInactive", "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit",
+     "MaxMemPerLimit", "AccountNotAllowed", "QOSNotAllowed", "BadConstraints"]
+)  # fmt: skip
 
 
 def _priority_with_qos(job: Job, name: str, snapshot: QueueSnapshot) -> int:
