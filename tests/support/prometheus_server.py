@@ -12,7 +12,7 @@ import aiohttp
 import yaml
 from tests.support.waiting import eventually
 
-from slinky.lab.kubernetes.bare_plane import free_port
+from slinky.lab.kubernetes.bare_plane import WITH_US, free_port
 from slinky.lab.prepare.inventory import ArtifactInventory
 
 
@@ -82,6 +82,7 @@ async def prometheus_server(
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
     log = (folder / "prometheus.log").open("wb")
     process = await asyncio.create_subprocess_exec(
+        *WITH_US,
         program,
         f"--config.file={folder / 'prometheus.yaml'}",
         f"--storage.tsdb.path={folder / 'data'}",

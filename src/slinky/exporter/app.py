@@ -21,10 +21,10 @@ from slinky.exporter.observed_metrics import ObservedMetrics
 from slinky.exporter.request_counts import RequestCounts
 from slinky.exporter.settings import ExporterSettings
 from slinky.exporter.snapshot import ClusterSnapshot
-from slinky.kube.tls import TlsTrust
+from slinky.kube.tls import TlsFiles, trust_files
 from slinky.observe import ExplainedError, Health, SystemClock
 from slinky.observe.metrics import PAGES, REGISTRY
-from slinky.slurm import Mirror, SlurmClient, TokenError, TokenSource, configured_tokens
+from slinky.slurm import Mirror, NativeMetrics, SlurmClient, TokenError, TokenSource, configured_tokens
 from slinky.slurm.tokens import read_claims
 
 #: A program that runs beside the exporter with the same client and mirror, such as the page.
@@ -111,10 +111,17 @@ async def main(
     tokens = _tokens(settings)
     observed = ObservedMetrics(settings.series_max)
     requests = RequestCounts(observed)
-    trust = _trust(settings)
-    tls = trust.context if trust else None
-    async with SlurmClient(settings.slurm_rest_api, tokens, tls=tls, observe=requests.observe) as client:
-        reader = ClusterReader(client, clock, cluster=settings.cluster, jobs_max=settings.jobs_max, observed=observed)
+    files = _tls_files(settings)
+    tls = files.get if files else None
+    async with contextlib.AsyncExitStack() as stack:
+        client = SlurmClient(settings.slurm_rest_api, tokens, tls=tls, observe=requests.observe)
+        await stack.enter_async_context(client)
+        native = _native_metrics(settings, requests)
+        if native is not None:
+            await stack.enter_async_context(native)
+        reader = ClusterReader(
+            client, clock, cluster=settings.cluster, jobs_max=settings.jobs_max, observed=observed, native=native
+        )
         collector = ClusterCollector(reader, settings, tokens)
         if health is not None:
             mirror = reader.mirror
@@ -127,12 +134,19 @@ async def main(
                 tasks.create_task(reader.run())
                 for companion in companions:
                     tasks.create_task(companion(client, reader.mirror))
-                if trust:
-                    tasks.create_task(trust.run())
         finally:
             REGISTRY.unregister(collector)
             for path in pages:
                 del PAGES[path]
+
+
+def _native_metrics(settings: ExporterSettings, requests: RequestCounts) -> NativeMetrics | None:
+    address = settings.slurmctld_metrics
+    if not address:
+        return None
+    if not address.startswith(("http://", "https://")):
+        raise ExporterError(f"--slurmctld-metrics {address}: give the address of slurmctld as http://host:6817")
+    return NativeMetrics(address, observe=requests.observe)
 
 
 def _tokens(settings: ExporterSettings) -> TokenSource:
@@ -142,10 +156,10 @@ def _tokens(settings: ExporterSettings) -> TokenSource:
     return tokens
 
 
-def _trust(settings: ExporterSettings) -> TlsTrust | None:
+def _tls_files(settings: ExporterSettings) -> TlsFiles | None:
     if not settings.ca_file:
         return None
     try:
-        return TlsTrust(Path(settings.ca_file))
+        return trust_files(Path(settings.ca_file))
     except (OSError, ssl.SSLError) as error:
         raise ExporterError(f"--ca-file {settings.ca_file}: {error}") from error

@@ -3,6 +3,7 @@
 
 from slinky.exporter.observed_metrics import ObservedMetrics
 from slinky.slurm import Job, JobRecord
+from slinky.slurm.mirror.job_record import has_final_detail
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 BUCKETS = (1, 10, 30, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 3 * DAY)
@@ -33,15 +34,14 @@ class JobHistory:
             return
         if before.state.pending and after.state.holds_nodes:
             self._observe_start(after.detail, now)
-        if _has_final_detail(after) and not _has_final_detail(before):
+        if has_final_detail(after) and not has_final_detail(before):
             self._observe_end(after)
 
     def _observe_start(self, job: Job, now: float) -> None:
-        """Count a start that was just observed; the job's record may still have the start that was expected."""
         submitted, eligible = job.submit_time.whole, job.eligible_time.whole
         queue = self._metrics.labels("queue", job.partition, job.qos)
         if eligible:
-            self._waits.labels(*queue).observe(max(0.0, now - eligible))
+            self._waits.labels(*queue).observe(max(0.0, started_at(job, now) - eligible))
         if submitted and eligible >= submitted:
             self._delays.labels(*queue).observe(eligible - submitted)
 
@@ -60,6 +60,7 @@ class JobHistory:
                 self._limit_use.labels(*queue).observe((ended - started) / limit)
 
 
-def _has_final_detail(record: JobRecord) -> bool:
-    """Whether the full job was read after its end."""
-    return record.detail is not None and record.detail.state.ended
+def started_at(job: Job, now: float) -> float:
+    """When a job started that was just seen to run; its details may still have the start that was expected."""
+    started = job.start_time.whole
+    return started if job.state.holds_nodes and 0 < started <= now else now

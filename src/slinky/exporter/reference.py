@@ -8,10 +8,11 @@ from typing import get_type_hints
 
 from prometheus_client.metrics_core import Metric
 
-from slinky.exporter import job_history, series
+from slinky.exporter import forecast_accuracy, job_history, series
 from slinky.exporter.app import token_expiry
 from slinky.exporter.compat import COMPAT_PAGES, CompatFamily
 from slinky.exporter.families import FAMILIES, PREFIX
+from slinky.exporter.forecast_accuracy import ForecastAccuracy
 from slinky.exporter.gpu_time import GpuTime
 from slinky.exporter.job_history import JobHistory
 from slinky.exporter.node_history import NodeHistory
@@ -28,6 +29,8 @@ OWN_LABELS = {
     **dict.fromkeys(
         ("job_wait_seconds", "job_eligible_delay_seconds", "job_run_seconds", "job_limit_use_ratio"), job_history.QUEUE
     ),
+    "forecast_error_seconds": forecast_accuracy.LABELS,
+    "forecast_starts": (*forecast_accuracy.LABELS, "outcome"),
     "jobs_ended": ("partition", "account", "state"),
     "node_failures": ("partition",),
     "node_unavailable_seconds": ("partition",),
@@ -66,7 +69,7 @@ def _own_metrics() -> Iterator[Metric]:
     empty = series.collect(ClusterSnapshot("", 0.0), (), maximum=2)
     yield from (metric for metric in empty if metric.name not in names)
     observed = ObservedMetrics()
-    JobHistory(observed), NodeHistory(observed), RequestCounts(observed)
+    JobHistory(observed), ForecastAccuracy(observed), NodeHistory(observed), RequestCounts(observed)
     yield from observed.collect("")
     yield GpuTime(2).collect("")
     yield token_expiry(None, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the requests of the exporter to slurmrestd by endpoint, so that its cost to Slurm is visible."""
+"""Counts the requests of the exporter to Slurm by endpoint, so that its cost to Slurm is visible."""
 
 import re
 
@@ -8,6 +8,8 @@ from slinky.slurm import RequestRecord
 
 #: Plugin and first word of a path: `/slurm/v0.0.45/job/17` is `slurm/job`.
 _PATH = re.compile(r"/(slurm|slurmdb)/v[\d.]+/([a-z]+)")
+#: Paths of slurmctld itself.
+_NATIVE = {"/metrics/scheduler": "slurmctld/metrics"}
 
 
 class RequestCounts:
@@ -15,7 +17,7 @@ class RequestCounts:
 
     def __init__(self, metrics: ObservedMetrics) -> None:
         self._requests = metrics.counter(
-            "exporter_requests", "Requests of the exporter to slurmrestd.", ("endpoint", "status")
+            "exporter_requests", "Requests of the exporter to slurmrestd and slurmctld.", ("endpoint", "status")
         )
 
     def observe(self, request: RequestRecord) -> None:
@@ -27,4 +29,4 @@ class RequestCounts:
 def endpoint_name(path: str) -> str:
     """The endpoint of a path, without identities: their number is not bounded."""
     match = _PATH.match(path)
-    return f"{match[1]}/{match[2]}" if match else "other"
+    return f"{match[1]}/{match[2]}" if match else _NATIVE.get(path, "other")

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from slinky.exporter.compat import CompatFamily
 from slinky.exporter.families import FAMILIES, PREFIX, Family, Values
 from slinky.exporter.observed_metrics import OTHER, label_value
-from slinky.exporter.snapshot import ClusterSnapshot, MetricSource
+from slinky.exporter.snapshot import OPTIONAL_SOURCES, ClusterSnapshot, MetricSource
 
 
 def limit_series(family: Family | CompatFamily, values: Values, maximum: int) -> Values:
@@ -79,6 +79,8 @@ def _source_metrics(snapshot: ClusterSnapshot) -> Iterator[Metric]:
         f"{PREFIX}source_age_seconds", "Seconds since slurmctld last confirmed what a source shows.", labels=labels
     )
     for source in MetricSource:
+        if source in OPTIONAL_SOURCES and source not in snapshot.ages:
+            continue
         up.add_metric([snapshot.cluster, source.value], float(source in snapshot.up))
         if (seconds := snapshot.ages.get(source, math.inf)) != math.inf:
             age.add_metric([snapshot.cluster, source.value], seconds)

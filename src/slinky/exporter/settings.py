@@ -23,6 +23,13 @@ class ExporterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: Annotated[
         str, Meta(description="Certificate authority of slurmrestd; the system's authorities if empty.")
     ] = ""
+    slurmctld_metrics: Annotated[
+        str,
+        Meta(
+            description="Address of slurmctld, http://host:6817, to read its own metrics of the scheduler too; needs "
+            "`MetricsType=metrics/openmetrics` in slurm.conf. Not read if empty."
+        ),
+    ] = ""
     cluster: Annotated[
         str, Meta(description="Value of the label `cluster`; the name that slurmctld reports if empty.")
     ] = ""

@@ -23,6 +23,12 @@ class MetricSource(Enum):
     SHARES = "shares"
     #: QOS and associations, which slurmdbd has: down on a cluster without accounting.
     LIMITS = "limits"
+    #: The metrics that slurmctld itself serves; only if the settings name its address.
+    NATIVE = "native"
+
+
+#: Sources that are read only if the settings ask for them.
+OPTIONAL_SOURCES = frozenset({MetricSource.NATIVE})
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class ClusterSnapshot:
     hosts: Collection[Host] = ()
     reservations: Collection[Reservation] = ()
     licenses: Collection[License] = ()
+    #: From slurmrestd, or from slurmctld itself while slurmrestd does not answer.
     diag: Diag | None = None
     shares: Collection[Share] = ()
     limits: GroupLimits | None = None

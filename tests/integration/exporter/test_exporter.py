@@ -17,11 +17,14 @@ from slinky.exporter.app import ClusterCollector
 from slinky.exporter.cluster_reader import ClusterReader
 from slinky.exporter.families import FAMILIES
 from slinky.exporter.settings import ExporterSettings
-from slinky.exporter.snapshot import MetricSource
+from slinky.exporter.snapshot import OPTIONAL_SOURCES, MetricSource
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.observe import SystemClock
 from slinky.observe.metrics import render_metrics
 from slinky.slurm import JobSelection, MintedToken, SlurmClient
+
+#: What an exporter reads without further settings.
+REQUIRED = frozenset(MetricSource) - OPTIONAL_SOURCES
 
 
 class Exporter(NamedTuple):
@@ -141,7 +144,7 @@ async def test_an_ordinary_user_may_read_everything(slurm: LabSlurm, exporter: E
         await exporter.client.allocate(external_job(tres_per_node="gres/gpu:2"))
         gpus = next(family for family in FAMILIES if family.name == "account_gres_allocated")
         await eventually(lambda: gpus.compute(reader.snapshot()) == {("lab", "gpu", ""): 2}, "its GPUs")
-        await eventually(lambda: reader.snapshot().up == frozenset(MetricSource), "every source")
+        await eventually(lambda: reader.snapshot().up == REQUIRED, "every source")
         task.cancel()
 
 
@@ -158,3 +161,22 @@ async def test_private_data_are_read_with_the_token_of_slurm_and_are_not_shown_t
                 await eventually(lambda: reader.mirror.jobs.synced, "the jobs of this user")
                 assert list(reader.snapshot().jobs) == []
                 task.cancel()
+
+
+async def test_a_rate_limit_of_slurmctld_delays_an_ordinary_user_and_nothing_else(slurm: LabSlurm) -> None:
+    count = 40  # slurmctld lets a user send 30 requests at once
+    with slurm_settings(slurm, {"SlurmctldParameters": "enable_configless,rl_enable"}):
+        async with contextlib.AsyncExitStack() as stack:
+            slurm_user = await stack.enter_async_context(running_exporter(slurm.url, slurm))
+            for _ in range(count):
+                await slurm_user.client.submit(external_job(hold=True))
+            tokens = MintedToken(lambda: slurm.jwt_key, "nobody")
+            client = await stack.enter_async_context(SlurmClient(slurm.url, tokens))
+            reader = ClusterReader(client, SystemClock(), jobs_max=1000)
+            task = asyncio.create_task(reader.run())
+            stack.callback(task.cancel)
+            for known in (
+                lambda: slurm_user.value("account_jobs", account="lab", state="pending") == count,
+                lambda: sum(record.detail is not None for record in reader.snapshot().jobs) == count,
+            ):
+                await eventually(known, "every job with its account")

@@ -25,6 +25,7 @@ from tests.support.slurmrestd_proxy import SlurmrestdProxy, page
 from tests.support.waiting import eventually
 
 from slinky.api.token import TOKENS
+from slinky.bridge.metrics import count_call
 from slinky.exporter.app import ClusterCollector
 from slinky.exporter.cluster_reader import ClusterReader
 from slinky.exporter.observed_metrics import ObservedMetrics
@@ -36,7 +37,7 @@ from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.observe import Health, SystemClock
 from slinky.observe.endpoint import serve_endpoint
-from slinky.slurm import MintedToken, PollingIntervals, SlurmClient
+from slinky.slurm import MintedToken, NativeMetrics, PollingIntervals, SlurmClient, number
 
 __all__ = ["crds", "kube"]
 
@@ -44,7 +45,7 @@ BOARDS = (*slurm_boards.BOARDS, *process_boards.BOARDS)
 #: What Grafana puts in place of its variables.
 VARIABLES = {"$cluster": ".*", "$namespace": ".*", "$job": ".*", "$__rate_interval": "20s"}
 #: Eight GPUs on each of four nodes: nothing else fits beside it.
-WHOLE = external_job(tres_per_node="gres/gpu:8", nodes="4", tasks=4)
+WHOLE = external_job(tres_per_node="gres/gpu:8", nodes="4", tasks=4, time_limit=number(60))
 RESERVED = ("Duration=60", "Nodes=k001", "Users=slurm")
 #: A series that shows that a node is out of service, by the state that an administrator sets.
 OUT_OF_SERVICE = {
@@ -71,9 +72,21 @@ async def served_exporter(url: str, slurm: LabSlurm) -> AsyncIterator[int]:
     """The port of an exporter that follows the cluster fast and shows users and jobs."""
     settings, registry, observed = ExporterSettings(users=True, jobs=True), CollectorRegistry(), ObservedMetrics()
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
-    async with SlurmClient(url, tokens, observe=RequestCounts(observed).observe) as client:
+    requests, slurmctld = RequestCounts(observed), f"http://{slurm.address}:6817"
+    async with (
+        SlurmClient(url, tokens, observe=requests.observe) as client,
+        NativeMetrics(slurmctld, observe=requests.observe) as native,
+    ):
         reader = ClusterReader(
-            client, SystemClock(), jobs_max=1000, observed=observed, intervals=PollingIntervals(), gpu_seconds=0.5
+            client,
+            SystemClock(),
+            jobs_max=1000,
+            observed=observed,
+            intervals=PollingIntervals(),
+            gpu_seconds=0.5,
+            forecast_seconds=0.5,
+            native=native,
+            native_seconds=1.0,
         )
         registry.register(ClusterCollector(reader, settings, tokens))
         task = asyncio.create_task(reader.run())
@@ -91,7 +104,8 @@ async def site(
 ) -> AsyncIterator[Site]:
     groups = [alerts.rule_group(chart) for chart in ("slurm", "slurm-operator", "slurm-bridge")]
     async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(SlurmClient(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")))
+        tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
+        client = await stack.enter_async_context(SlurmClient(slurm.url, tokens, observe=count_call))
         stack.callback(restore, slurm)
         set_limits(slurm, cpu=1000, jobs=100)
         operator = await stack.enter_async_context(slurm_stage(plane, slurm, tmp_path, trial_seconds=0))
@@ -190,9 +204,9 @@ async def use_slurm(site: Site) -> None:
         await prometheus.wait_values(f'slinky_slurm_job_info{{job="{job}"}}')
         await client.cancel(job)
     await prometheus.wait_values(f'slinky_slurm_job_info{{job="{jobs[3]}"}}')
-    for number in (1, 2):
-        await change_node(site, "c1", "drain", "slinky_slurm_node_drain_seconds_count", number)
-        await change_node(site, "c2", "down", "slinky_slurm_node_unavailable_seconds_count", number)
+    for count in (1, 2):
+        await change_node(site, "c1", "drain", "slinky_slurm_node_drain_seconds_count", count)
+        await change_node(site, "c2", "down", "slinky_slurm_node_unavailable_seconds_count", count)
     slurm.exec("scontrol", "update", "nodename=c1", "state=drain", "reason=test")
 
 
@@ -224,11 +238,11 @@ async def use_bridge(site: Site) -> None:
     bridge, prometheus, placements = site.bridge, site.prometheus, "sum(slinky_bridge_place_seconds_count)"
     await bridge.add_node()
     before = max(await prometheus.values(placements), default=0)
-    for number in (1, 2):
-        await bridge.run_pod(f"p{number}")
-        await prometheus.wait_values(placements, before + number)
-        await bridge.report_phase(f"p{number}", "Succeeded", 0)
-        await bridge.wait_released(f"p{number}")
+    for count in (1, 2):
+        await bridge.run_pod(f"p{count}")
+        await prometheus.wait_values(placements, before + count)
+        await bridge.report_phase(f"p{count}", "Succeeded", 0)
+        await bridge.wait_released(f"p{count}")
     await bridge.create_pod("waits", nodeSelector={"none": "such"})
 
 

@@ -8,11 +8,12 @@ from tests.unit.exporter.test_families import HOSTS, QUEUE, at, cluster, job
 
 from slinky.exporter import series
 from slinky.exporter.compat import COMPAT_PAGES
+from slinky.exporter.compat.slurmctld import read_statistics
 from slinky.exporter.families import FAMILIES, PREFIX
 from slinky.exporter.reference import OWN_LABELS
 from slinky.exporter.snapshot import MetricSource
-from slinky.slurm import Diag
-from slinky.slurm.model.statistics import BackfillExits
+from slinky.slurm import Diag, number
+from slinky.slurm.model.statistics import BackfillExits, ScheduleExits
 
 DETAILS = ("accounts", "users", "nodes")
 QUEUED = (*QUEUE, job("6", "PENDING", user_name="eve", user_id=7, state_reason="Dependency", priority=at(1)))
@@ -39,6 +40,8 @@ SNAPSHOT = cluster(
         ("slurm-exporter", "slurm_node_memory_alloc_bytes", ("n1",), 100),
         ("slurm-exporter", "slurm_bfscheduler_cycle_seconds", (), 2_000_000),
         ("slurm-exporter", "slurm_bfscheduler_maxtime_total", (), 5),
+        ("slurmctld", "slurm_server_thread_cnt", (), 3),
+        ("slurmctld", "slurm_bf_exit_timeout", (), 5),
         ("vpenso", "slurm_queue_pending", (), 4),
         ("vpenso", "slurm_queue_pending_dependency", (), 1),
         ("vpenso", "slurm_nodes_drain", (), 2),
@@ -78,3 +81,17 @@ def test_every_old_name_has_a_replacement_that_exists(page: str) -> None:
         used = {name.removesuffix("_total") for name in re.findall(r"slinky_slurm_\w+", family.replacement)}
         assert used, family.name
         assert used <= known, family.name
+
+
+def test_the_statistics_can_be_read_from_the_names_that_they_are_offered_under() -> None:
+    diag = Diag(
+        server_thread_count=3,
+        bf_active=True,
+        bf_when_last_cycle=number(17),
+        job_states_ts=number(18),
+        bf_exit=BackfillExits(bf_max_time=5),
+        schedule_exit=ScheduleExits(licenses=2),
+    )
+    offered = {family.name: family.compute(cluster(diag=diag)) for family in COMPAT_PAGES["slurmctld"]}
+    assert read_statistics({name: values[()] for name, values in offered.items()}) == diag
+    assert read_statistics({"slurm_server_thread_cnt": -1.0, "unknown": 7.0}) == Diag()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to slurmrestd are counted by endpoint, never by job."""
+"""Requests to Slurm are counted by endpoint, never by job."""
 
 import pytest
 
@@ -12,6 +12,7 @@ from slinky.exporter.request_counts import endpoint_name
         ("/slurm/v0.0.45/job/17", "slurm/job"),
         ("/slurm/v0.0.45/jobs/state/", "slurm/jobs"),
         ("/slurmdb/v0.0.45/qos/", "slurmdb/qos"),
+        ("/metrics/scheduler", "slurmctld/metrics"),
         ("/openapi/v3", "other"),
     ],
 )
