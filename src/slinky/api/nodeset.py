@@ -10,7 +10,7 @@ from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus
 from slinky.api.fields.conditions import HEALTH, ScaledStatus
 from slinky.api.fields.drain import Drain
 from slinky.api.fields.refs import KeyRef, LocalRef
-from slinky.api.fields.templates import Container, PodTemplate
+from slinky.api.fields.templates import Container, PodTemplate, VolumeClaimTemplate, parse_volume_claim_template
 from slinky.api.fields.update_strategy import UpdateStrategy
 from slinky.api.names import child_names, metadata
 from slinky.api.names.wellknown import API_VERSION, CATEGORIES, GROUP, VERSION
@@ -234,6 +234,11 @@ class NodeSet(Object, frozen=True):
         """The ordinal in the name of a pod, None if it has none."""
         digits = pod.removeprefix(f"{self.metadata.name}-")
         return int(digits) if digits != pod and digits.isascii() and digits.isdigit() else None
+
+    @property
+    def claim_templates(self) -> tuple[VolumeClaimTemplate, ...]:
+        """Its claim templates, parsed."""
+        return tuple(map(parse_volume_claim_template, self.spec.volume_claim_templates))
 
     def claim_name(self, template: str, identity: str) -> str:
         """Name of a worker's claim; `identity` is its padded ordinal, or its host name in DaemonSet mode."""

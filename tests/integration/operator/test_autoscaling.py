@@ -1,109 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """The autoscaler on a real API server and a real slurmctld, with simulated workers that have devices."""
 
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.integration.operator.stage import SlurmStage, slurm_stage
-from tests.support.job_requests import external_job
+from tests.integration.operator.elastic_stage import NAME, ElasticStage, elastic_stage
+from tests.integration.operator.stage import BAD
 from tests.support.waiting import eventually
 
 from slinky.api.names import metadata
-from slinky.api.nodeset import NODE_SETS, NodeSet
-from slinky.kube import Key, Resource
+from slinky.api.nodeset import NODE_SETS
+from slinky.kube import NODES, Key, NotFound, Resource, connect
 from slinky.kube.views import Unstructured
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.slurm.cluster import LabSlurm
-from slinky.slurm import number
+from slinky.slurm import ReservationRequest, SlurmNotFound, number
 
 pytestmark = pytest.mark.lab
 
-#: gres.conf of the lab has devices for hosts with such names.
-PREFIX = "k90"
-SETTINGS = "CPUs=2 RealMemory=1000 Features=ext Gres=gpu:h100:8"
 QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas", Unstructured)
-POLICY = {"maxReplicas": 3, "scaleIn": {"idleFor": "1s"}}
+#: Memory of a job that needs a whole worker.
+WHOLE = number(900)
 
 
 @pytest.fixture
-async def stage(plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path) -> AsyncIterator[SlurmStage]:
-    """A NodeSet without workers that follows the queue."""
-    async with slurm_stage(plane, own_slurm, tmp_path) as stage:
-        stage.prefix = PREFIX
-        # Slurm starts gangs only on nodes of its topology.
-        stage.shape |= {"Gres": "gpu:h100:8", "Topology": "default:leaf2"}
+async def stage(plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path) -> AsyncIterator[ElasticStage]:
+    async with elastic_stage(plane, own_slurm, tmp_path) as stage:
         yield stage
-        own_slurm.exec("scancel", "--user=slurm")
 
 
-async def apply(stage: SlurmStage, image: str = "v1", **policy: Any) -> None:
-    """Apply the NodeSet without a number of workers, as the chart does."""
-    spec = {
-        "controllerRef": {"name": "slurm"},
-        "slurmd": {"image": image},
-        "template": {"spec": {"hostname": stage.prefix}},
-        "extraConf": SETTINGS,
-        "autoscaling": {**POLICY, **policy},
-    }
-    await stage.apply(NODE_SETS, "gpu", spec=spec)
-
-
-async def apply_empty(stage: SlurmStage, **policy: Any) -> None:
-    """Apply the NodeSet, and wait until its first worker, which is idle, is gone."""
-    await apply(stage, **policy)
-
-    async def is_empty() -> bool:
-        return (await node_set(stage)).spec.replicas == 0 and not await stage.pods()
-
-    await eventually(is_empty, "a NodeSet without workers")
-
-
-async def node_set(stage: SlurmStage) -> NodeSet:
-    return await stage.client.get(NODE_SETS, Key(stage.namespace, "gpu"))
-
-
-async def wait_reason(stage: SlurmStage, *reasons: str) -> NodeSet:
-    """Wait for a decision with one of these reasons."""
-
-    async def decided() -> NodeSet | None:
-        live = await node_set(stage)
-        return live if live.status.autoscaling and live.status.autoscaling.reason in reasons else None
-
-    return await eventually(decided, f"a decision with the reason {' or '.join(reasons)}")
-
-
-async def wait_pods(stage: SlurmStage, count: int) -> None:
-    async def exist() -> bool:
-        return len(await stage.pods()) == count
-
-    await eventually(exist, f"{count} workers")
-
-
-async def retry(stage: SlurmStage) -> None:
-    """Ask for a new attempt at once, as the documentation says."""
-    annotation = {"metadata": {"annotations": {metadata.RETRY_GROWTH: "now"}}}
-    await stage.client.patch(NODE_SETS, Key(stage.namespace, "gpu"), annotation)
-
-
-async def submit(stage: SlurmStage, **fields: object) -> int:
-    return (await stage.slurm.submit(external_job(**fields))).job_id
-
-
-async def wait_running(stage: SlurmStage, job: int) -> None:
-    async def runs() -> bool:
-        return (await stage.slurm.job(job)).state.running
-
-    await eventually(runs, f"start of job {job}")
-
-
-async def test_workers_come_with_jobs_and_go_without(stage: SlurmStage) -> None:
-    await apply(stage)
-    await wait_pods(stage, 0)
+async def test_workers_come_with_jobs_and_go_without(stage: ElasticStage) -> None:
+    await stage.apply_policy()
+    await stage.wait_pods(0)
     # A single job with devices.
-    job = await submit(stage, tres_per_node="gres/gpu:h100:8")
-    await wait_running(stage, job)
+    job = await stage.submit(tres_per_node="gres/gpu:h100:8")
+    await stage.wait_running(job)
     assert len(await stage.pods()) == 1
 
     async def is_protected() -> bool:
@@ -112,14 +46,14 @@ async def test_workers_come_with_jobs_and_go_without(stage: SlurmStage) -> None:
 
     await eventually(is_protected, "the annotations for node autoscalers")
     # A gang of two beside it, which needs whole workers: none of it starts on the first one.
-    gang = await submit(stage, tasks=4, minimum_nodes=2, maximum_nodes=2, memory_per_node=number(900))
-    await wait_running(stage, gang)
+    gang = await stage.submit(tasks=4, minimum_nodes=2, maximum_nodes=2, memory_per_node=WHOLE)
+    await stage.wait_running(gang)
     assert len(await stage.pods()) == 3
-    assert (await node_set(stage)).spec.replicas == 3
+    assert (await stage.node_set()).spec.replicas == 3
     for item in (job, gang):
         await stage.slurm.cancel(item)
-    await wait_pods(stage, 0)
-    status = (await node_set(stage)).status.autoscaling
+    await stage.wait_pods(0)
+    status = (await stage.node_set()).status.autoscaling
     assert status is not None
     assert {(item.after > item.before, item.reason) for item in status.decisions} == {
         (True, "PendingJobs"),
@@ -128,12 +62,12 @@ async def test_workers_come_with_jobs_and_go_without(stage: SlurmStage) -> None:
     assert stage.undrained_deletions == []
 
 
-async def test_a_job_that_can_never_run_is_told_why(stage: SlurmStage) -> None:
-    await apply_empty(stage)
-    job = await submit(stage, minimum_nodes=4, maximum_nodes=4, tasks=4)
+async def test_a_job_that_can_never_run_is_told_why(stage: ElasticStage) -> None:
+    await stage.apply_empty()
+    job = await stage.submit(minimum_nodes=4, maximum_nodes=4, tasks=4)
 
     async def is_told() -> bool:
-        status = (await node_set(stage)).status.autoscaling
+        status = (await stage.node_set()).status.autoscaling
         text = f"Job {job}: it needs 4 workers at the same time, more than the 3 that gpu may have"
         return status is not None and text in status.impossible_jobs
 
@@ -141,48 +75,148 @@ async def test_a_job_that_can_never_run_is_told_why(stage: SlurmStage) -> None:
     assert await stage.pods() == {}
 
 
-async def test_a_quota_that_refuses_workers_is_named_in_its_own_words(stage: SlurmStage) -> None:
-    await apply_empty(stage, scaleOut={"readyWithin": "3s"})
+async def test_a_quota_that_refuses_workers_is_named_in_its_own_words(stage: ElasticStage) -> None:
+    await stage.apply_empty(scaleOut={"readyWithin": "3s"})
     await stage.apply(QUOTAS, "workers", spec={"hard": {"pods": "1"}})
     # The controller of quotas counts the pod of slurmrestd; here the test does.
     status = {"status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}}
     await stage.client.patch(QUOTAS, Key(stage.namespace, "workers"), status, subresource="status")
-    job = await submit(stage)
-    live = await wait_reason(stage, "RetryLater")
+    job = await stage.submit()
+    live = await stage.wait_reason("RetryLater")
     assert live.status.autoscaling is not None
     failure = next(item for item in live.status.autoscaling.decisions if item.reason == "CapacityMissing")
     assert "exceeded quota: workers" in failure.message
     assert live.spec.replicas == 0
     await stage.client.delete(QUOTAS, Key(stage.namespace, "workers"))
-    await retry(stage)
-    await wait_running(stage, job)
+    await stage.retry()
+    await stage.wait_running(job)
 
 
-async def test_an_unknown_slurm_changes_nothing(stage: SlurmStage) -> None:
-    await apply(stage, scaleIn={"idleFor": "0s"})
-    job = await submit(stage)
-    await wait_running(stage, job)
+async def test_an_unknown_slurm_changes_nothing(stage: ElasticStage) -> None:
+    await stage.apply_policy(scaleIn={"idleFor": "0s"})
+    job = await stage.submit()
+    await stage.wait_running(job)
     stage.proxy.closed.add("/slurm")
     try:
         await stage.slurm.cancel(job)
-        await wait_reason(stage, "SlurmUnknown")
+        await stage.wait_reason("SlurmUnknown")
         assert len(await stage.pods()) == 1
         assert (await stage.condition(NODE_SETS, "gpu", "AutoscalingActive"))[0] == "Unknown"
     finally:
         stage.proxy.closed.clear()
-    await wait_pods(stage, 0)
+    await stage.wait_pods(0)
 
 
-async def test_a_dry_run_only_reports(stage: SlurmStage) -> None:
-    await apply(stage, mode="DryRun")
+async def test_a_dry_run_only_reports(stage: ElasticStage) -> None:
+    await stage.apply_policy(mode="DryRun")
     await stage.client.set_scale(NODE_SETS, Key(stage.namespace, "gpu"), 0)
-    await wait_pods(stage, 0)
-    await submit(stage)
+    await stage.wait_pods(0)
+    await stage.submit()
 
     async def is_reported() -> bool:
-        status = (await node_set(stage)).status.autoscaling
+        status = (await stage.node_set()).status.autoscaling
         return status is not None and (status.next_replicas, status.reason) == (1, "PendingJobs")
 
     await eventually(is_reported, "the next decision")
-    await wait_pods(stage, 0)
-    assert (await node_set(stage)).spec.replicas == 0
+    await stage.wait_pods(0)
+    assert (await stage.node_set()).spec.replicas == 0
+
+
+async def test_slurm_that_is_silent_while_a_job_waits_only_delays_growth(stage: ElasticStage) -> None:
+    await stage.apply_empty()
+    stage.proxy.closed.add("/slurm")
+    await stage.wait_reason("SlurmUnknown")
+    job = await stage.submit()
+    stage.proxy.closed.clear()
+    await stage.wait_running(job)
+    assert len(await stage.pods()) == 1
+
+
+async def test_workers_that_never_register_are_given_back_and_the_job_says_why(stage: ElasticStage) -> None:
+    """As with an image that cannot be pulled."""
+    await stage.apply_empty(scaleOut={"readyWithin": "2s"})
+    await stage.apply_policy(image=BAD, scaleOut={"readyWithin": "2s"})
+    job = await stage.submit()
+    await stage.wait_reason("RetryLater")
+    await stage.wait_pods(0)
+
+    async def has_comment() -> bool:
+        return (await stage.slurm.job(job)).admin_comment.startswith("Waits for workers: NodeSet gpu: 1 worker did not")
+
+    await eventually(has_comment, "the comment on the job")
+    await stage.apply_policy(scaleOut={"readyWithin": "30s"})
+    await stage.retry()
+    await stage.wait_running(job)
+
+
+async def test_workers_come_before_a_reservation_and_stay_until_it_ends(stage: ElasticStage) -> None:
+    await stage.apply_empty()
+    for ordinal in (0, 1):
+        await stage.register(f"{stage.prefix}{ordinal}")
+    begin = int(time.time()) + 300
+    hosts = [f"{stage.prefix}0", f"{stage.prefix}1"]
+    request = ReservationRequest(
+        name=stage.namespace, node_list=hosts, start_time=number(begin), duration=number(60), users=["slurm"]
+    )
+    await stage.slurm.write_reservation(request)
+    try:
+        await stage.wait_pods(2)
+
+        async def is_recorded() -> bool:
+            status = (await stage.node_set()).status.autoscaling
+            return status is not None and status.decisions[0].reason == "Reservation"
+
+        await eventually(is_recorded, "the decision in the status")
+    finally:
+        with suppress(SlurmNotFound):  # slurmctld also deletes a reservation whose hosts are gone
+            await stage.slurm.delete_reservation(stage.namespace)
+    await stage.wait_pods(0)
+
+
+async def test_an_account_brings_no_more_workers_than_it_may(stage: ElasticStage) -> None:
+    limit = {"account": "lab", "maxWorkers": 1}
+    await stage.apply_empty(accountLimits=[limit])
+    first, second = [await stage.submit(memory_per_node=WHOLE) for _ in range(2)]
+    await stage.wait_running(first)
+
+    async def is_told() -> bool:
+        text = "Waits for workers: NodeSet gpu: the account lab has as many workers as it may have"
+        return (await stage.slurm.job(second)).admin_comment == text
+
+    await eventually(is_told, "the reason on the job")
+    assert len(await stage.pods()) == 1
+    await stage.apply_policy(accountLimits=[{**limit, "maxWorkers": 2}])
+    await stage.wait_running(second)
+
+
+async def test_a_set_does_not_outgrow_the_nodes(stage: ElasticStage) -> None:
+    labels, names = {"pool": stage.namespace}, [f"{stage.namespace}-{number}" for number in range(2)]
+
+    async def add_node(name: str) -> None:
+        """A node that is ready: the API server taints a new one."""
+        await stage.client.create(NODES, {"metadata": {"name": name, "labels": labels}})
+        await stage.client.patch(NODES, Key("", name), {"spec": {"taints": None}})
+
+    stage.pod_spec = {"nodeSelector": labels}
+    try:
+        await add_node(names[0])
+        await stage.apply_empty(existingNodesOnly=True)
+        first, second = [await stage.submit(memory_per_node=WHOLE) for _ in range(2)]
+        await stage.wait_running(first)
+        assert (await stage.node_set()).spec.replicas == 1
+        await add_node(names[1])
+        await stage.wait_running(second)
+    finally:
+        for name in names:
+            with suppress(NotFound):
+                await stage.client.delete(NODES, Key("", name))
+
+
+async def test_a_second_writer_is_named_and_the_operator_stops(stage: ElasticStage, plane: BarePlane) -> None:
+    await stage.apply_empty()
+    async with connect(str(plane.kubeconfig)) as other:
+        path, body = NODE_SETS.path(Key(stage.namespace, NAME), subresource="scale"), b'{"spec":{"replicas":2}}'
+        query = {"fieldManager": "kube-controller-manager"}
+        await other.send("PATCH", path, query, body, content="application/merge-patch+json")
+    await stage.wait_condition(NODE_SETS, NAME, "AutoscalingActive", "False", "TwoWriters")
+    assert (await stage.node_set()).spec.replicas == 2

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.integration.operator.stage import SlurmStage, slurm_stage
-from tests.integration.operator.test_autoscaling import PREFIX, apply, node_set, submit, wait_pods, wait_running
+from tests.integration.operator.elastic_stage import NAME, ElasticStage, elastic_stage
 from tests.support.waiting import eventually
 
 from slinky.kube import SERVICES, Key, NotFound, Resource
@@ -45,7 +44,7 @@ class CountingClock(SystemClock):
 class MetricsServer:
     """The server of external metrics, which a test starts and stops."""
 
-    def __init__(self, stage: SlurmStage, folder: Path) -> None:
+    def __init__(self, stage: ElasticStage, folder: Path) -> None:
         self.stage, self.folder, self.clock = stage, folder, CountingClock()
         self.service = Key(stage.namespace, SERVICE)
         authority = pki.Authority(folder, "ca")
@@ -80,19 +79,16 @@ def autoscalers(plane: BarePlane) -> Iterator[None]:
 
 
 @pytest.fixture
-async def stage(plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path) -> AsyncIterator[SlurmStage]:
-    """A cluster without workers."""
-    async with slurm_stage(plane, own_slurm, tmp_path) as stage:
-        stage.prefix = PREFIX
-        stage.shape |= {"Gres": "gpu:h100:8", "Topology": "default:leaf2"}
+async def stage(plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path) -> AsyncIterator[ElasticStage]:
+    """A cluster without workers, and afterwards an API server without external metrics."""
+    async with elastic_stage(plane, own_slurm, tmp_path) as stage:
         yield stage
-        own_slurm.exec("scancel", "--user=slurm")
         with contextlib.suppress(NotFound):
             await stage.client.delete(API_SERVICES, REGISTRATION)
 
 
 @pytest.fixture
-async def server(stage: SlurmStage, tmp_path: Path) -> MetricsServer:
+async def server(stage: ElasticStage, tmp_path: Path) -> MetricsServer:
     folder = tmp_path / "certificates"
     folder.mkdir()
     server = MetricsServer(stage, folder)
@@ -100,34 +96,34 @@ async def server(stage: SlurmStage, tmp_path: Path) -> MetricsServer:
     return server
 
 
-async def apply_autoscaler(stage: SlurmStage) -> None:
+async def apply_autoscaler(stage: ElasticStage) -> None:
     """Apply the example for the NodeSet of this stage."""
     spec = yaml.safe_load(EXAMPLE.read_text())["spec"]
-    spec["scaleTargetRef"]["name"] = "gpu"
-    spec["metrics"][0]["external"]["metric"]["selector"]["matchLabels"]["nodeset"] = "gpu"
-    await stage.apply(AUTOSCALERS, "gpu", spec=spec)
+    spec["scaleTargetRef"]["name"] = NAME
+    spec["metrics"][0]["external"]["metric"]["selector"]["matchLabels"]["nodeset"] = NAME
+    await stage.apply(AUTOSCALERS, NAME, spec=spec)
 
 
-async def wait_following(stage: SlurmStage, follows: bool) -> None:
+async def wait_following(stage: ElasticStage, follows: bool) -> None:
     """Wait until the autoscaler reports that it has, or has not, the metric."""
 
     async def is_reported() -> bool:
-        status, _ = await stage.condition(AUTOSCALERS, "gpu", "ScalingActive")
+        status, _ = await stage.condition(AUTOSCALERS, NAME, "ScalingActive")
         return status == str(follows)
 
     await eventually(is_reported, "the metric" if follows else "the lack of the metric")
 
 
 async def test_an_autoscaler_follows_jobs_and_holds_what_it_cannot_know(
-    stage: SlurmStage, server: MetricsServer, autoscalers: None
+    stage: ElasticStage, server: MetricsServer, autoscalers: None
 ) -> None:
-    await apply(stage, mode="External", maxReplicas=2)
+    await stage.apply_policy(mode="External", maxReplicas=2)
     async with server.running():
         await apply_autoscaler(stage)
-        await wait_pods(stage, 0)
-        gang = await submit(stage, tasks=4, minimum_nodes=2, maximum_nodes=2)
-        await wait_running(stage, gang)
-        assert (await node_set(stage)).spec.replicas == 2
+        await stage.wait_pods(0)
+        gang = await stage.submit(tasks=4, minimum_nodes=2, maximum_nodes=2)
+        await stage.wait_running(gang)
+        assert (await stage.node_set()).spec.replicas == 2
         # Slurm does not respond.
         stage.proxy.closed.add("/slurm")
         await wait_following(stage, False)
@@ -135,7 +131,7 @@ async def test_an_autoscaler_follows_jobs_and_holds_what_it_cannot_know(
         await wait_following(stage, True)
     # The server of the metrics is gone.
     await wait_following(stage, False)
-    assert (await node_set(stage)).spec.replicas == 2
+    assert (await stage.node_set()).spec.replicas == 2
     async with server.running():
         await wait_following(stage, True)
         # The operator is gone, and the number that it has computed last counts.
@@ -144,14 +140,14 @@ async def test_an_autoscaler_follows_jobs_and_holds_what_it_cannot_know(
         operator.kill()
         await stage.slurm.cancel(gang)
         await server.wait_answers(3)
-        assert (await node_set(stage)).spec.replicas == 2
+        assert (await stage.node_set()).spec.replicas == 2
         operator.start()
-        await wait_pods(stage, 0)
-    assert (await stage.condition(AUTOSCALERS, "gpu", "AbleToScale"))[0] == "True"
+        await stage.wait_pods(0)
+    assert (await stage.condition(AUTOSCALERS, NAME, "AbleToScale"))[0] == "True"
     assert stage.undrained_deletions == []
 
 
-async def test_an_api_group_of_another_server_is_left_alone(stage: SlurmStage, server: MetricsServer) -> None:
+async def test_an_api_group_of_another_server_is_left_alone(stage: ElasticStage, server: MetricsServer) -> None:
     other = {"namespace": "monitoring", "name": "prometheus-adapter", "port": 443}
     priorities = {"groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": True}
     spec = {"group": GROUP, "version": VERSION, "service": other, **priorities}

@@ -39,6 +39,12 @@ def test_every_description_is_a_sentence(definition: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)
+def test_no_reference_can_name_another_namespace(definition: dict[str, Any]) -> None:
+    spec = schema_of(definition)["properties"]["spec"]
+    assert [path for path, _ in fields(spec, "spec") if path.lower().endswith("namespace")] == []
+
+
+@pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)
 def test_every_list_says_how_it_merges(definition: dict[str, Any]) -> None:
     lists = [
         path

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from slinky.api.fields.amounts import Duration
-from slinky.kube.schema import described, list_atomic, rule
+from slinky.kube.schema import described, list_atomic, list_map, rule
 from slinky.kube.types import View
 
 Mode = Literal["Active", "External", "DryRun"]
@@ -61,6 +61,15 @@ class ScalingWindow(View, frozen=True):
     warm_pool: Annotated[Limit | None, described("Number of idle workers to keep during the window.")] = None
 
 
+class AccountLimit(View, frozen=True):
+    """How many workers the jobs of one account may bring."""
+
+    account: Annotated[str, Meta(min_length=1, max_length=64), described("Name of the account in Slurm.")]
+    max_workers: Annotated[
+        Limit, described("The NodeSet does not grow for jobs of the account that already has so many of its workers.")
+    ]
+
+
 class Autoscaling(View, frozen=True):
     """Lets the operator set replicas: as many workers as the running and the pending jobs need."""
 
@@ -101,6 +110,20 @@ class Autoscaling(View, frozen=True):
     begin_ahead: Annotated[
         Duration, described("How long before its begin time (sbatch --begin) a job counts as demand.")
     ] = "0s"
+    reservation_ahead: Annotated[
+        Duration,
+        described("How long before a reservation begins its workers are created; until it ends, they are not removed."),
+    ] = "10m"
+    existing_nodes_only: Annotated[
+        bool,
+        described("Without a node autoscaler: do not grow beyond the Kubernetes nodes on which workers may run now."),
+    ] = False
+    account_limits: Annotated[
+        tuple[AccountLimit, ...],
+        Meta(max_length=64),
+        list_map("account"),
+        described("How many workers the jobs of an account may bring; other accounts have no limit here."),
+    ] = ()
     worker_hours_per_day: Annotated[
         int,
         Meta(ge=0, le=2**31 - 1),

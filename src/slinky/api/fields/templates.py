@@ -6,7 +6,8 @@ The schema leaves their contents open and they are kept as written: the API serv
 creates it, and newer versions of Kubernetes may have fields that this code does not know.
 """
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 from msgspec.json import decode, encode
@@ -82,3 +83,28 @@ class PersistentVolumeClaimSpec(View, frozen=True):
 
 
 _CLAIM_FIELDS = frozenset(PersistentVolumeClaimSpec.__struct_encode_fields__)
+
+
+class VolumeClaimTemplate(NamedTuple):
+    """A template of PersistentVolumeClaims. The CRD accepts any object; values of a wrong type count as absent."""
+
+    name: str
+    labels: Mapping[str, Any]
+    annotations: Mapping[str, Any]
+    spec: Mapping[str, Any]
+
+
+def parse_volume_claim_template(template: Mapping[str, Any]) -> VolumeClaimTemplate:
+    """Parse a claim template of a spec; its name is empty if it has none."""
+    meta = _mapping(template.get("metadata"))
+    name = meta.get("name")
+    return VolumeClaimTemplate(
+        name if isinstance(name, str) else "",
+        _mapping(meta.get("labels")),
+        _mapping(meta.get("annotations")),
+        _mapping(template.get("spec")),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -89,3 +89,17 @@ LOGS = "/var/log/slurm"
 
 STATE_VOLUME = "statesave"
 ETC_VOLUME = "slurm-etc"
+
+# --- Deployments of the charts
+
+#: Values of the label `app.kubernetes.io/name`.
+PROCESSES = (
+    "slurm-operator",
+    "slurm-operator-webhook",
+    "slurm-bridge-scheduler",
+    "slurm-bridge-admission",
+    "slurm-exporter",
+)
+
+#: The field manager of the operator.
+FIELD_MANAGER = "slinky-operator"

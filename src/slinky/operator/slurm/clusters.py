@@ -18,7 +18,7 @@ from slinky.observe import Clock, Log, SystemClock
 from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_ERRORS, SLURM_UP, failure_kind
 from slinky.operator.slurm.job_deadlines import JobDeadlines
 from slinky.operator.slurm.pending_jobs import PENDING, PendingJobs, PendingQueue
-from slinky.operator.slurm.snapshot import FRESH, SlurmSnapshot
+from slinky.operator.slurm.snapshot import FRESH, SlurmSnapshot, reserved_hosts
 from slinky.slurm import (
     Change,
     MintedToken,
@@ -69,11 +69,14 @@ class _ClusterConnection:
     def __post_init__(self) -> None:
         self.reachable_since = self.clock.monotonic()
 
+    def leads_to(self, url: str, server: TlsServer | None) -> bool:
+        """Return whether the connection is to this address, and to a server of this name."""
+        return self.url == url and (self.server and self.server.name) == (server and server.name)
+
     def trust(self, server: TlsServer | None) -> None:
-        """Trust new authorities besides those that are trusted; new connections are verified with both."""
-        if self.tls is not None and server is not None and server != self.server:
-            self.tls.load_verify_locations(cadata=server.authorities)
-            self.server = server
+        """Trust these authorities and no other; the next request opens a connection that they verify."""
+        if server is not None and server != self.server:
+            self.server, self.tls = server, server.context()
 
     def observe(self, change: Change) -> None:
         """Record since when the cluster is reachable, and when hosts disappeared from Slurm."""
@@ -112,7 +115,7 @@ class Clusters:
     async def connect(self, key: Key, url: str, secret: bytes, server: TlsServer | None = None) -> None:
         """Connect to a cluster; an existing connection to the same address gets the new key and authorities."""
         connection = self._connections.get(key)
-        if connection is not None and connection.url == url:
+        if connection is not None and connection.leads_to(url, server):
             connection.key = secret
             connection.trust(server)
             return
@@ -161,10 +164,13 @@ class Clusters:
             (connection.waiting_node_sets.add if waiting else connection.waiting_node_sets.discard)(node_set)
             connection.mirror.read_nodes_eagerly = bool(connection.waiting_node_sets)
 
-    def follow_pending_jobs(self, key: Key, follow: bool) -> None:
-        """Tell whether the pending jobs of a cluster are needed; without that, the mirror reads no job."""
+    def follow_pending_jobs(self, key: Key, follow: bool, *, holders: bool = False) -> None:
+        """Tell whether the pending jobs of a cluster are needed; without that, the mirror reads no job.
+
+        `holders` tells whether the hosts of running jobs are needed too.
+        """
         if connection := self._connections.get(key):
-            connection.pending.follow(follow)
+            connection.pending.follow(follow, holders=holders)
 
     def queue(self, key: Key) -> PendingQueue | None:
         """Return the pending jobs and the partitions of a cluster; None while they are not known."""
@@ -194,6 +200,7 @@ class Clusters:
             trusted=nodes.is_fresh(within) and fault is None,
             hosts=dict(nodes),
             reservations=dict(connection.mirror.reservations),
+            reserved_from=reserved_hosts(connection.mirror.reservations.values(), self._clock.now().timestamp()),
             error=str(fault) if fault else "",
             untrusted=isinstance(fault, UntrustedServer),
             doubt=str(nodes.unconfirmed_loss) if nodes.unconfirmed_loss else "",
@@ -209,9 +216,12 @@ class Clusters:
             connection = self._connections.get(key)
             return connection.key if connection else secret
 
+        def current_tls() -> ssl.SSLContext | None:
+            return connection.tls
+
         tls, name = (server.context(), server.name) if server else (None, None)
-        observe = partial(_count_request, key)
-        client = SlurmClient(url, MintedToken(current_key, self._user), tls=tls, tls_name=name, observe=observe)
+        tokens, observe = MintedToken(current_key, self._user), partial(_count_request, key)
+        client = SlurmClient(url, tokens, tls=current_tls, tls_name=name, observe=observe)
         mirror = Mirror(client, all_jobs=False, exact_resources=False)
         deadlines = JobDeadlines(
             client, mirror.nodes, lambda: self._notify(key, Change(ObjectKind.JOB, "", None, None))

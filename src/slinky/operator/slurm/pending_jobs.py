@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from slinky.api.fields.autoscaling import PendingPartition
 from slinky.insight.job_shape import PendingDemand, array_tasks, is_shortened, job_demand
+from slinky.operator.slurm.held_hosts import HeldHosts
 from slinky.slurm import Change, Job, JobRecord, Mirror, ObjectKind, Partition
 
 #: Key of the change that tells listeners that pending jobs have changed.
@@ -24,11 +25,15 @@ FRESH_JOBS = 30.0
 
 
 class PendingQueue(NamedTuple):
-    """The pending jobs as slurmctld reports them, with the number of tasks of each, and the partitions."""
+    """The pending jobs as slurmctld reports them, with the number of tasks of each, and the partitions.
+
+    `held` has the hosts of running jobs by account; None if they are not known or not needed.
+    """
 
     jobs: tuple[tuple[Job, int], ...]
     partitions: Mapping[str, Partition]
     now: float
+    held: Mapping[str, frozenset[str]] | None = None
 
     def demands(self, lead_seconds: float = 0.0) -> list[PendingDemand]:
         """The demand of each job; the components of a heterogeneous job are one demand."""
@@ -69,14 +74,16 @@ class PendingJobs:
     def __init__(self, mirror: Mirror, on_change: Callable[[], None]) -> None:
         self._mirror = mirror
         self._on_change = on_change
+        self._held = HeldHosts(mirror)
         self._following = False
         self._tracked: set[str] = set()
         self._pending: Counter[str] = Counter()  # pending tasks by job
         self._running: Counter[str] = Counter()  # running tasks by array
         self._changed = asyncio.Event()
 
-    def follow(self, follow: bool) -> None:
-        """Begin or stop to read jobs."""
+    def follow(self, follow: bool, *, holders: bool = False) -> None:
+        """Begin or stop to read pending jobs, and with `holders` also the hosts of running jobs."""
+        self._held.follow(follow and holders)
         if follow is self._following:
             return
         self._following = follow
@@ -101,6 +108,7 @@ class PendingJobs:
             return
         if change.kind is ObjectKind.JOB:
             self._count(change.key, change.before, change.after)
+            self._held.observe(change)
         self._changed.set()
 
     def _count(self, key: str, before: JobRecord | None, after: JobRecord | None) -> None:
@@ -127,7 +135,7 @@ class PendingJobs:
         """The pending jobs; None while they are not known."""
         if not self._following or not self._mirror.jobs.is_fresh(FRESH_JOBS):
             return None
-        return PendingQueue(tuple(self._jobs()), dict(self._mirror.partitions), now)
+        return PendingQueue(tuple(self._jobs()), dict(self._mirror.partitions), now, self._held.by_account())
 
     def _jobs(self) -> Iterable[tuple[Job, int]]:
         for key in self._tracked:

@@ -6,11 +6,12 @@ free of doubt; without a connection every host is UNKNOWN.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from slinky.operator.framework.conditions import ConditionState
-from slinky.slurm import Host, Presence, Reservation
+from slinky.slurm import Host, HostlistError, Presence, Reservation, expand
 
 #: Older data, in seconds, does not justify an action that cannot be undone.
 FRESH = 10.0
@@ -23,6 +24,7 @@ class SlurmSnapshot(NamedTuple):
     trusted: bool = False
     hosts: Mapping[str, Host] = {}
     reservations: Mapping[str, Reservation] = {}
+    reserved_from: Mapping[str, float] = {}  # when the next or current reservation of a host begins
     error: str = ""
     untrusted: bool = False  # the certificate of slurmrestd was not accepted
     doubt: str = ""
@@ -73,3 +75,23 @@ class SlurmSnapshot(NamedTuple):
         if self.trusted:
             return ConditionState(True, "Answering", "slurmctld answers")
         return ConditionState(None, "Connecting", "slurmctld has not answered recently")
+
+
+def reserved_hosts(reservations: Iterable[Reservation], now: float) -> dict[str, float]:
+    """When the first reservation of each host begins, in seconds since 1970, without those for maintenance."""
+    begins: dict[str, float] = {}
+    for item in reservations:
+        if "MAINT" in item.flags or item.end_time.whole <= now:
+            continue
+        for host in expanded_hosts(item.node_list):
+            begins[host] = min(begins.get(host, math.inf), item.start_time.whole)
+    return begins
+
+
+@lru_cache(maxsize=1024)
+def expanded_hosts(node_list: str) -> tuple[str, ...]:
+    """The hosts of a list as Slurm writes it; none if it cannot be read."""
+    try:
+        return tuple(expand(node_list))
+    except HostlistError:
+        return ()

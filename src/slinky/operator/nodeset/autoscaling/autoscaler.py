@@ -4,14 +4,15 @@
 import contextlib
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus
 from slinky.api.fields.conditions import DEGRADED
 from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.insight.plain_text import counted
-from slinky.kube.types import Key, ObjectMeta, View
+from slinky.kube.managed_fields import ManagedObject
+from slinky.kube.types import Key
 from slinky.observe import Log
 from slinky.operator.framework.conditions import ConditionState, previous_state
 from slinky.operator.framework.context import Context
@@ -31,7 +32,7 @@ from slinky.operator.nodeset.autoscaling.decision import (
     with_retry,
     workers_not_granted,
 )
-from slinky.operator.nodeset.autoscaling.job_comments import comment_changes
+from slinky.operator.nodeset.autoscaling.job_comments import JobComments
 from slinky.operator.nodeset.workers import Worker
 from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import JobRequest, SlurmError
@@ -67,14 +68,6 @@ class AutoscalerResult(NamedTuple):
     recheck_seconds: float | None = None
 
 
-class ManagedFields(View, frozen=True):
-    """One entry of `metadata.managedFields`."""
-
-    manager: str = ""
-    subresource: str = ""
-    fields_v1: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies an empty default
-
-
 class _Observation(NamedTuple):
     """The workers of a NodeSet and what pending jobs need of it, at one moment."""
 
@@ -91,7 +84,7 @@ class Autoscaler:
         self.context = context
         self.clusters = clusters
         self.demands = ClusterDemands(context, clusters)
-        self._comments: dict[Key, dict[int, str]] = {}  # on pending jobs, by cluster
+        self._comments: dict[Key, JobComments] = {}  # on pending jobs, by cluster
         self._commented_at: dict[Key, float] = {}  # when the demand was computed from which comments were written
 
     async def scale(self, node_set: NodeSet, record_event: RecordEvent) -> AutoscalerResult:
@@ -156,7 +149,14 @@ class Autoscaler:
         now, slurm = self.context.clock.now(), self.clusters.snapshot(node_set.controller_key)
         workers = self.demands.workers(node_set, slurm)
         degraded = previous_state(node_set.status.conditions, DEGRADED)
-        counts = pools.worker_counts(node_set, workers, now, degraded.message if degraded.value else "")
+        counts = pools.worker_counts(
+            node_set,
+            workers,
+            now,
+            degraded.message if degraded.value else "",
+            reserved_from=slurm.reserved_from,
+            nodes=self.demands.node_limit(node_set, workers),
+        )
         return _Observation(workers, counts, demand.of(node_set), now)
 
     def forget(self, key: Key) -> None:
@@ -175,9 +175,9 @@ class Autoscaler:
 
     def _follow(self, controller: Key) -> None:
         """Have the mirror read pending jobs while a NodeSet of the cluster needs them."""
-        self.clusters.follow_pending_jobs(
-            controller, any(item.autoscaling for item in self.demands.node_sets(controller))
-        )
+        policies = [policy for item in self.demands.node_sets(controller) if (policy := item.autoscaling)]
+        holders = any(policy.account_limits for policy in policies)
+        self.clusters.follow_pending_jobs(controller, bool(policies), holders=holders)
 
     async def _write(self, node_set: NodeSet, decision: ScalingDecision, record_event: RecordEvent) -> NodeSet:
         before = node_set.spec.replicas
@@ -201,17 +201,17 @@ class Autoscaler:
         if client is None or self._commented_at.get(controller) == demand.computed_at:
             return
         self._commented_at[controller] = demand.computed_at
-        written = self._comments.get(controller, {})
+        comments, now = self._comments.setdefault(controller, JobComments()), self.context.clock.monotonic()
         if demand.by_node_set is not None:
-            written = {job.job_id: written[job.job_id] for job in demand.jobs if job.job_id in written}
-        self._comments[controller] = written
-        for job, text in comment_changes(demand.jobs, demand.paused, written).items():
+            comments.keep_only({job.job_id for job in demand.jobs})
+        for job, text in comments.changes(demand.jobs, demand.paused, now).items():
             SLURM_WRITES.labels("comment").inc()
             try:
                 await client.update_job(job, JobRequest(admin_comment=text))
+                comments.confirm(job, text)
             except SlurmError as error:
-                log.info("a job does not take the comment about missing workers", job=job, error=error)
-            written[job] = text
+                comments.refuse(job, now)
+                log.info("a job does not take the comment about missing workers yet", job=job, error=error)
 
     # --- other writers
 
@@ -219,33 +219,16 @@ class Autoscaler:
         """Another autoscaler that has changed replicas since this one has set it; empty if there is none."""
         if status.replicas is None or status.replicas == node_set.spec.replicas:
             return ""
-        managers = await self._replicas_managers(node_set.key)
-        for entry in managers:
+        live = await self.context.client.get(NODE_SETS.viewed_as(ManagedObject), node_set.key)
+        managers = live.managers("spec", "replicas")
+        for manager in managers:
             for prefix, name in AUTOSCALERS.items():
-                if entry.subresource == "scale" and entry.manager.startswith(prefix):
+                if manager.subresource == "scale" and manager.name.startswith(prefix):
                     return name
-        others = sorted({entry.manager for entry in managers} - {self.context.client.manager}) or ["another writer"]
+        others = sorted({manager.name for manager in managers} - {self.context.client.manager}) or ["another writer"]
         text = f"replicas was changed from {status.replicas} to {node_set.spec.replicas} by {others[0]}"
         record_event("ReplicasChanged", f"{text}; the autoscaler continues with this number")
         return ""
-
-    async def _replicas_managers(self, key: Key) -> list[ManagedFields]:
-        live = await self.context.client.get(NODE_SETS.viewed_as(ManagedObject), key)
-        return [
-            entry for entry in live.metadata.managed_fields if "f:replicas" in (entry.fields_v1.get("f:spec") or {})
-        ]
-
-
-class ManagedMeta(ObjectMeta, frozen=True):
-    """Metadata with the managers of fields."""
-
-    managed_fields: tuple[ManagedFields, ...] = ()
-
-
-class ManagedObject(View, frozen=True):
-    """An object of any kind with the managers of its fields."""
-
-    metadata: ManagedMeta
 
 
 def _condition(policy: Autoscaling, decision: ScalingDecision, unmet: float | None) -> ConditionState:

@@ -7,10 +7,12 @@ is not pending, and its workers are idle: the NodeSet would shrink). Therefore t
 that were read after the last change of a host, and a decision to shrink is verified with hosts that are read again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from slinky.api.names import metadata
+from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NodeSet
 from slinky.insight.demand import compute_demand
 from slinky.kube.types import Key
@@ -96,11 +98,17 @@ class ClusterDemands:
             return ClusterDemand(computed_at, None)
         node_sets, now = self.node_sets(controller), self.context.clock.now()
         built, used = [], set[str]()
+        by_block = any(job.segment_size > 1 for job, _ in queue.jobs)
         for node_set in node_sets:
             workers = self.workers(node_set, slurm)
             used |= {worker.hostname for worker in workers}
-            built.append(pools.build_pool(node_set, workers, queue.partitions, now))
-        built += pools.other_pools(host for name, host in slurm.hosts.items() if name not in used)
+            nodes = self.node_limit(node_set, workers)
+            pool = pools.build_pool(
+                node_set, workers, queue.partitions, now, held=queue.held, nodes=nodes, by_block=by_block
+            )
+            built.append(pool)
+        others = (host for name, host in slurm.hosts.items() if name not in used)
+        built += pools.other_pools(others, by_block=by_block)
         lead = max((duration(policy.begin_ahead) for item in node_sets if (policy := item.autoscaling)), default=0.0)
         pending = queue.demands(lead)
         demand = compute_demand(pending, built, now.timestamp())
@@ -117,6 +125,17 @@ class ClusterDemands:
         now, nodes = self.context.clock.now(), self.context.nodes
         pods = self.context.pods.by("owner", node_set.metadata.uid)
         return [build_worker(node_set, pod, nodes.get(Key("", pod.spec.node_name)), slurm, now) for pod in pods]
+
+    def node_limit(self, node_set: NodeSet, workers: Sequence[Worker]) -> int | None:
+        """How many workers the present Kubernetes nodes have room for; None if that is no limit for the NodeSet."""
+        policy = node_set.autoscaling
+        if policy is None or not policy.existing_nodes_only or node_set.spec.oversubscribe_node:
+            return None
+        own = {worker.pod.spec.node_name for worker in workers}
+        taken = {
+            pod.spec.node_name for pod in self.context.pods if pod.metadata.labels.get(metadata.APP_NAME) == SLURMD.app
+        }
+        return len(pools.nodes_for_workers(node_set, self.context.nodes, own, taken - own))
 
     def _is_due(self, controller: Key, known: ClusterDemand) -> bool:
         age = self.context.clock.monotonic() - known.computed_at

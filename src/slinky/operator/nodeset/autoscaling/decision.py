@@ -6,7 +6,7 @@ The first rule that applies decides:
 1. Another autoscaler writes replicas: stop.
 2. Slurm is unknown: keep the number (only the minimum is still provided).
 3. Workers did not come in time: give them back, and wait before the next attempt.
-4. Pending jobs need workers, the warm pool lacks idle ones, or the minimum is not reached: grow.
+4. Pending jobs or a reservation need workers, the warm pool lacks idle ones, the minimum is not reached: grow.
 5. Workers beyond the maximum, or idle for long enough and not needed by pending jobs: shrink by idle workers only.
 6. Otherwise keep the number.
 """
@@ -52,6 +52,7 @@ class ScalingReason(Enum):
     """Why a decision is as it is."""
 
     PENDING_JOBS = "PendingJobs"
+    RESERVATION = "Reservation"
     WARM_POOL = "WarmPool"
     MINIMUM = "Minimum"
     MAXIMUM = "Maximum"
@@ -72,7 +73,8 @@ class WorkerCounts:
 
     `starting` have not registered in Slurm yet, `overdue` of them for too long. `idle_seconds` has an entry for each
     worker that no job uses and for which no job is planned. `refusal` says in the words of Kubernetes why workers do
-    not come.
+    not come. `reserved` more are needed for reservations that begin soon. `nodes` is how many Kubernetes nodes there
+    are for workers, or None if that is no limit.
     """
 
     replicas: int
@@ -80,6 +82,15 @@ class WorkerCounts:
     overdue: int = 0
     idle_seconds: tuple[float, ...] = ()
     refusal: str = ""
+    reserved: int = 0
+    nodes: int | None = None
+
+    def limits(self, policy: Autoscaling, now: datetime) -> ScalingLimits:
+        """The limits that count now; not more workers than there are nodes for them, if that is a limit."""
+        limits = current_limits(policy, now)
+        if self.nodes is None or self.nodes >= limits.max_replicas:
+            return limits
+        return limits._replace(max_replicas=self.nodes, min_replicas=min(limits.min_replicas, self.nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +126,7 @@ def decide(
     other_writer: str = "",
 ) -> ScalingDecision:
     """Decide how many workers there should be; `demand` is None while Slurm is unknown."""
-    replicas, limits = workers.replicas, current_limits(policy, now)
+    replicas, limits = workers.replicas, workers.limits(policy, now)
     if other_writer:
         text = f"{other_writer} also sets replicas of this NodeSet; remove one of the two autoscalers"
         return ScalingDecision(replicas, ScalingReason.TWO_WRITERS, text)
@@ -184,7 +195,7 @@ def _growth(situation: _Situation) -> ScalingDecision | None:
     replicas = workers.replicas
     spare = max(0, len(workers.idle_seconds) + workers.starting - demand.claimed)
     warm = max(0, limits.warm_pool - spare)
-    wanted = max(replicas + demand.new_workers + warm, limits.min_replicas)
+    wanted = max(replicas + demand.new_workers + workers.reserved + warm, limits.min_replicas)
     target = min(_rounded(wanted, policy.block_size), limits.max_replicas)
     target -= target % policy.block_size if target > limits.min_replicas else 0
     if target <= replicas:
@@ -193,7 +204,7 @@ def _growth(situation: _Situation) -> ScalingDecision | None:
         return ScalingDecision(
             target, ScalingReason.MINIMUM, f"the minimum is {counted(limits.min_replicas, 'worker')}"
         )
-    reason, text = _growth_reason(demand, warm)
+    reason, text = _growth_reason(workers, demand, warm)
     if delay := _delay(situation, text):
         return delay
     step = policy.scale_out.max_step
@@ -202,10 +213,13 @@ def _growth(situation: _Situation) -> ScalingDecision | None:
     return ScalingDecision(target, reason, text)
 
 
-def _growth_reason(demand: PoolDemand, warm: int) -> tuple[ScalingReason, str]:
+def _growth_reason(workers: WorkerCounts, demand: PoolDemand, warm: int) -> tuple[ScalingReason, str]:
     if demand.new_workers:
         job = f", first of all job {demand.job}" if demand.job else ""
         return ScalingReason.PENDING_JOBS, f"pending jobs need {counted(demand.new_workers, 'more worker')}{job}"
+    if workers.reserved:
+        needed = counted(workers.reserved, "more worker")
+        return ScalingReason.RESERVATION, f"a reservation that begins soon needs {needed}"
     return ScalingReason.WARM_POOL, f"the warm pool lacks {counted(warm, 'idle worker')}"
 
 

@@ -79,6 +79,11 @@ def budget_used_up(policy: Autoscaling, status: AutoscalingStatus, replicas: int
     return used >= policy.worker_hours_per_day * HOUR
 
 
+def is_near(begin: float | None, policy: Autoscaling, now: datetime) -> bool:
+    """Whether a reservation that begins then, in seconds since 1970, is so near that its workers are needed."""
+    return begin is not None and begin - duration(policy.reservation_ahead) <= now.timestamp()
+
+
 def duration(text: str) -> float:
     """A duration of the policy in seconds; 0 if it cannot be read (objects that no webhook has checked)."""
     try:

@@ -2,10 +2,11 @@
 """The workers of NodeSets as pools of the demand model, and what a NodeSet without workers would offer. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
+from types import MappingProxyType
 
 from slinky.api.fields.autoscaling import Autoscaling, AutoscalingStatus, LearnedWorker, PendingPartition
 from slinky.api.nodeset import NodeSet
@@ -14,6 +15,7 @@ from slinky.insight.job_shape import MEGABYTE, PendingDemand
 from slinky.insight.tres import parse_gres
 from slinky.insight.worker_pool import WorkerPool, WorkerShape, free_workers, host_shape
 from slinky.kube.timestamps import age_seconds, unix_seconds
+from slinky.kube.views import Node
 from slinky.operator.build.worker_description import declared_shape
 from slinky.operator.nodeset.autoscaling.decision import (
     MAX_IMPOSSIBLE,
@@ -22,8 +24,10 @@ from slinky.operator.nodeset.autoscaling.decision import (
     ScalingReason,
     WorkerCounts,
 )
-from slinky.operator.nodeset.autoscaling.policy import current_limits, duration
+from slinky.operator.nodeset.autoscaling.policy import duration
+from slinky.operator.nodeset.autoscaling.reservations import missing_workers
 from slinky.operator.nodeset.decisions.host_metadata import HostComment
+from slinky.operator.nodeset.decisions.placement import node_fit
 from slinky.operator.nodeset.decisions.scaling import is_replaced
 from slinky.operator.nodeset.workers import Worker
 from slinky.slurm import Host, Partition
@@ -39,8 +43,16 @@ def counted_workers(workers: Iterable[Worker]) -> list[Worker]:
     return [worker for worker in workers if not worker.terminating and is_replaced(worker)]
 
 
-def worker_counts(node_set: NodeSet, workers: Sequence[Worker], now: datetime, refusal: str = "") -> WorkerCounts:
-    """Count the workers of a NodeSet with autoscaling."""
+def worker_counts(
+    node_set: NodeSet,
+    workers: Sequence[Worker],
+    now: datetime,
+    refusal: str = "",
+    *,
+    reserved_from: Mapping[str, float] = MappingProxyType({}),
+    nodes: int | None = None,
+) -> WorkerCounts:
+    """Count the workers of a NodeSet with autoscaling; `nodes` is how many Kubernetes nodes there are for them."""
     policy, status = node_set.autoscaling, node_set.status.autoscaling or AutoscalingStatus()
     replicas, counted = node_set.spec.replicas, counted_workers(workers)
     registered = sum(worker.host is not None for worker in counted)
@@ -54,7 +66,21 @@ def worker_counts(node_set: NodeSet, workers: Sequence[Worker], now: datetime, r
         overdue=min(replicas, late + missing),
         idle_seconds=tuple(idle_seconds(worker, now) for worker in counted if worker.removable),
         refusal=refusal,
+        reserved=max(0, missing_workers(node_set, workers, reserved_from, now) - max(0, replicas - len(counted))),
+        nodes=nodes,
     )
+
+
+def nodes_for_workers(
+    node_set: NodeSet, nodes: Iterable[Node], own: Collection[str], taken: Collection[str]
+) -> set[str]:
+    """The Kubernetes nodes that have a worker of the NodeSet or could get one: `taken` have one of another NodeSet."""
+    return {
+        node.metadata.name
+        for node in nodes
+        if node.metadata.name in own
+        or (node.metadata.name not in taken and not node.spec.unschedulable and node_fit(node_set, node).start)
+    }
 
 
 def idle_seconds(worker: Worker, now: datetime) -> float:
@@ -65,33 +91,60 @@ def idle_seconds(worker: Worker, now: datetime) -> float:
 
 
 def build_pool(
-    node_set: NodeSet, workers: Sequence[Worker], partitions: Mapping[str, Partition], now: datetime
+    node_set: NodeSet,
+    workers: Sequence[Worker],
+    partitions: Mapping[str, Partition],
+    now: datetime,
+    *,
+    held: Mapping[str, frozenset[str]] | None = None,
+    nodes: int | None = None,
+    by_block: bool = False,
 ) -> WorkerPool:
-    """The pool of a NodeSet. Only one with autoscaling grows, and not while it waits after a failure."""
+    """The pool of a NodeSet. Only one with autoscaling grows, and not while it waits after a failure.
+
+    `held` has the hosts of running jobs by account. With `by_block`, workers of different blocks are kept apart.
+    """
     policy, status = node_set.autoscaling, node_set.status.autoscaling or AutoscalingStatus()
     counted = counted_workers(workers)
     hosts = [worker.host for worker in counted if worker.host is not None]
-    counts = worker_counts(node_set, workers, now)
+    counts = worker_counts(node_set, workers, now, nodes=nodes)
+    free_hosts = [worker.host for worker in counted if worker.host is not None and not worker.reserved]
     size = len(counted) if node_set.per_node else node_set.spec.replicas
     shape = worker_shape(node_set, hosts, status.worker)
     return WorkerPool(
         node_set.metadata.name,
         frozenset(partitions_of(node_set, hosts, partitions, status.worker, shape)),
         shape,
-        free_workers(hosts, 0 if node_set.per_node else counts.starting - counts.overdue, shape),
+        free_workers(
+            free_hosts, 0 if node_set.per_node else counts.starting - counts.overdue, shape, by_block=by_block
+        ),
         size,
         _growth(policy, status, counts, now) if policy else 0,
         policy.weight if policy else 0,
         duration(policy.expected_wait) if policy else 0.0,
-        current_limits(policy, now).max_replicas if policy else 0,
+        counts.limits(policy, now).max_replicas if policy else 0,
         growth_pause(node_set, counts, now) if policy else "",
+        account_growth(policy, hosts, held) if policy else {},
     )
+
+
+def account_growth(
+    policy: Autoscaling, hosts: Iterable[Host], held: Mapping[str, frozenset[str]] | None
+) -> dict[str, int]:
+    """How many more workers the jobs of each limited account may bring; none while their hosts are not known."""
+    names = {host.name for host in hosts} if policy.account_limits else set()
+    return {
+        limit.account: 0
+        if held is None
+        else max(0, limit.max_workers - len(names & held.get(limit.account, frozenset())))
+        for limit in policy.account_limits
+    }
 
 
 def _growth(policy: Autoscaling, status: AutoscalingStatus, counts: WorkerCounts, now: datetime) -> int:
     if counts.overdue or _is_backing_off(status, now):
         return 0
-    return max(0, current_limits(policy, now).max_replicas - counts.replicas)
+    return max(0, counts.limits(policy, now).max_replicas - counts.replicas)
 
 
 def _is_backing_off(status: AutoscalingStatus, now: datetime) -> bool:
@@ -108,14 +161,22 @@ def growth_pause(node_set: NodeSet, counts: WorkerCounts, now: datetime) -> str:
     return f"{cause}; next attempt at {status.retry_time}" if status.retry_time else cause
 
 
-def other_pools(hosts: Iterable[Host]) -> list[WorkerPool]:
+def other_pools(hosts: Iterable[Host], *, by_block: bool = False) -> list[WorkerPool]:
     """Pools of hosts that belong to no NodeSet; they never grow. Slurm also keeps hosts whose worker was scaled in."""
     groups: dict[tuple[WorkerShape, frozenset[str]], list[Host]] = defaultdict(list)
     for host in hosts:
         if HostComment.parse(host.comment) is None:
             groups[host_shape(host), frozenset(host.partitions)].append(host)
     return [
-        WorkerPool(f"hosts such as {group[0].name}", partitions, shape, free_workers(group, 0, shape), len(group), 0, 0)
+        WorkerPool(
+            f"hosts such as {group[0].name}",
+            partitions,
+            shape,
+            free_workers(group, 0, shape, by_block=by_block),
+            len(group),
+            0,
+            0,
+        )
         for (shape, partitions), group in groups.items()
     ]
 

@@ -113,6 +113,11 @@ CASES = (
         policy={"windows": [{"start": "14:00", "end": "16:00", "maxReplicas": 20}]},
     ),
     Case("a window sets a minimum", (5, "Minimum"), policy={"windows": [{"days": ["Mon"], "minReplicas": 5}]}),
+    Case("workers come before a reservation", (4, "Reservation"), WorkerCounts(2, reserved=2)),
+    Case("a reservation is in addition to demand", (5, "PendingJobs"), WorkerCounts(2, reserved=2), PoolDemand(1)),
+    Case("never more than there are nodes", (4, "PendingJobs"), WorkerCounts(2, nodes=4), PoolDemand(5)),
+    Case("nodes beyond the maximum do not count", (10, "PendingJobs"), WorkerCounts(2, nodes=40), PoolDemand(50)),
+    Case("a node fewer removes no busy worker", (3, "Steady"), WorkerCounts(3, nodes=2)),
     # Growth that does not come
     Case(
         "workers that do not come are given back",
@@ -192,6 +197,27 @@ CASES = (
         demand=PoolDemand(1),
         policy={"scaleOut": {"cooldown": "1m"}},
         status={"lastScaleOutTime": ago(-86400), "retryTime": ago(-86400)},
+    ),
+    Case(
+        "a clock that was set back uses up no budget",
+        (3, "PendingJobs"),
+        demand=PoolDemand(1),
+        policy={"workerHoursPerDay": 1},
+        status={"usedDay": "2026-11-16", "usedSeconds": 0, "usedSince": ago(-7200)},
+    ),
+    Case(
+        "a clock that was set forward ends a wait, and nothing else",
+        (3, "PendingJobs"),
+        demand=PoolDemand(1),
+        policy={"scaleOut": {"cooldown": "1m"}},
+        status={"lastScaleOutTime": ago(86400), "retryTime": ago(86400), "failures": 3},
+    ),
+    Case(
+        "a clock that was set back keeps the cool-down of shrinking from blocking for ever",
+        (1, "IdleWorkers"),
+        WorkerCounts(2, idle_seconds=(IDLE,)),
+        policy={"scaleIn": {"cooldown": "10m"}},
+        status={"lastScaleInTime": ago(-86400)},
     ),
 )
 

@@ -4,7 +4,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.operator.samples import NOW, ago, host, node_set, pod, trusted_snapshot, worker_of
+from tests.unit.operator.samples import NOW, ago, host, node, node_set, pod, trusted_snapshot, worker_of
 
 from slinky.api.fields.autoscaling import LearnedWorker
 from slinky.insight.demand import compute_demand
@@ -124,3 +124,33 @@ def test_an_impossible_job_is_told_on_the_sets_of_its_partition() -> None:
     pending = [PendingDemand(7, (JobShape(("a",), cpus=9, max_nodes=1),))]
     found = pools.impossible_jobs(pending, compute_demand(pending, built), built)
     assert found == {"a": ("Job 7: it needs 9 CPUs on one node, more than the 4 of a worker of a",), "b": ()}
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        pytest.param({}, {"physics": 3}, id="nothing runs"),
+        pytest.param({"physics": {"gpu-0", "other-7"}, "art": {"gpu-1"}}, {"physics": 2}, id="its own workers count"),
+        pytest.param({"physics": {"gpu-0", "gpu-1"}}, {"physics": 1}, id="two"),
+        pytest.param(None, {"physics": 0}, id="not known: no growth"),
+    ],
+)
+def test_an_account_has_what_its_running_jobs_leave(held: dict[str, set[str]] | None, expected: dict[str, int]) -> None:
+    live = node_set(autoscaling={**POLICY, "accountLimits": [{"account": "physics", "maxWorkers": 3}]}, replicas=2)
+    slurm = trusted_snapshot(host("gpu-0", "ALLOCATED"), host("gpu-1", "ALLOCATED"))
+    workers = [worker_of(pod(f"gpu-{number}"), slurm) for number in range(2)]
+    hosts = None if held is None else {account: frozenset(names) for account, names in held.items()}
+    assert pools.build_pool(live, workers, {}, NOW, held=hosts).account_growth == expected
+
+
+def test_only_nodes_that_could_get_a_worker_count() -> None:
+    live = node_set(template={"spec": {"nodeSelector": {"pool": "gpu"}}})
+    gpu: Any = {"labels": {"pool": "gpu"}}
+    nodes = [
+        node("free", **gpu),
+        node("own", cordoned=True, **gpu),
+        node("cordoned", cordoned=True, **gpu),
+        node("taken", **gpu),
+        node("other"),
+    ]
+    assert pools.nodes_for_workers(live, nodes, {"own"}, {"taken"}) == {"free", "own"}
