@@ -8,13 +8,14 @@ import os
 import socket
 import uuid
 
+from slinky.api.names.wellknown import FIELD_MANAGER
 from slinky.kube import EventRecorder, Runtime, connect
 from slinky.kube.discovery import Discovery, discover, restart_on_new_kinds
 from slinky.kube.lease import connect_election
 from slinky.observe import Health
 from slinky.operator.accounting.controller import AccountingReconciler
 from slinky.operator.controller.controller import ControllerReconciler
-from slinky.operator.framework.children import FIELD_MANAGER, SERVICE_MONITORS
+from slinky.operator.framework.children import SERVICE_MONITORS
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.definition_skew import report_definition_skew
 from slinky.operator.keys.generation import KeyGenerator

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.e2e.operator.elastic_jobs import DEVICES, OFFER
 from tests.e2e.operator.site import SLURM_STATE, SlurmSite
 from tests.support.waiting import until
 
@@ -29,7 +30,7 @@ USER, UID = "alice", 2001
 LOGIN = f"{RELEASE}-login-main"
 #: Keys of the Slurm beside the lab: name in the Secret, file of the machine.
 OUTSIDE = {"slurm.key": "slurm.key", "jwt.key": "jwt_hs256.key"}
-CPU = f"{RELEASE}-worker-cpu"
+CPU, BURST = (f"{RELEASE}-worker-{name}" for name in ("cpu", "burst"))
 KEYS_FILE = f"/etc/ssh/people/{USER}"
 #: The objects of the cluster whose condition Ready is waited for.
 KINDS = {"controller": RELEASE, "accounting": RELEASE, "restapi": RELEASE, "nodeset": CPU, "loginset": LOGIN}
@@ -50,7 +51,7 @@ def operator_values(**operator: Any) -> dict[str, Any]:
     """Two replicas of each part, which is the chart's default; protected metrics; the lab's images as defaults."""
     part = {"image": image("slinky")}
     values = {"metricsSecure": True, "extraArgs": [f"--image={reference('{daemon}')}"]}
-    return {"operator": {**part, **values, **operator}, "webhook": part}
+    return {"operator": {**part, **values, **operator}, "webhook": {**part, "externalMetrics": {"enabled": True}}}
 
 
 def with_user() -> dict[str, Any]:
@@ -65,6 +66,7 @@ def with_user() -> dict[str, Any]:
 def cluster_values(public: str, *, workers: int = 2, slurmd: str = "slurmd", **more: Any) -> dict[str, Any]:
     """Accounting, REST, workers with ssh, a partition `burst` without workers, and a login host."""
     conf = {
+        "GresTypes": "gpu",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core",
         "ReturnToService": 2,
@@ -86,7 +88,7 @@ def cluster_values(public: str, *, workers: int = 2, slurmd: str = "slurmd", **m
     }
     return {
         # The nodes of a lab may have cgroups of version 1, which slurmd in an unprivileged pod cannot use.
-        "configFiles": {"cgroup.conf": "CgroupPlugin=disabled"},
+        "configFiles": {"cgroup.conf": "CgroupPlugin=disabled", "gres.conf": DEVICES},
         "controller": {
             "slurmctld": {"image": image("slurmctld")},
             "extraConfMap": conf,
@@ -102,10 +104,11 @@ def cluster_values(public: str, *, workers: int = 2, slurmd: str = "slurmd", **m
                 "replicas": workers,
                 "partition": {"enabled": True, "configMap": {"Default": "YES", "MaxTime": "UNLIMITED"}},
             },
-            # The autoscaler sets the replicas.
+            # A HorizontalPodAutoscaler sets the replicas.
             "burst": {
                 **worker_values,
-                "replicas": None,
+                "extraConf": OFFER,
+                "autoscaling": {"mode": "External", "maxReplicas": 2, "scaleIn": {"idleFor": "1s"}},
                 "partition": {"enabled": True, "configMap": {"MaxTime": "UNLIMITED"}},
             },
         },

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.e2e.operator.chart_site import (
+    BURST,
     CPU,
     EXAMPLES,
     LOGIN,
@@ -25,6 +26,7 @@ from tests.e2e.operator.chart_site import (
     in_background,
     password_secret,
 )
+from tests.e2e.operator.elastic_jobs import run_jobs
 from tests.e2e.operator.site import restore_nodes
 from tests.support.command_line import slinky, slinky_output
 from tests.support.shared_stage import SharedStage, lend
@@ -142,6 +144,16 @@ def test_the_command_opens_a_shell_in_the_login_pod(site: ChartSite) -> None:
         process.kill()
     assert (process.returncode, b"/dev/pts/" in screen, b"42-" in screen) == (5, True, True), screen
     os.close(controlling)
+
+
+def test_the_command_finds_no_error_and_names_the_versions_of_the_servers(site: ChartSite) -> None:
+    here = ("--kubeconfig", str(site.lab.kubeconfig), "-n", SPACE)
+    findings = json.loads(slinky_output("doctor", *here, "-o", "json"))
+    assert [finding for finding in findings if finding["severity"] == "error"] == []
+    versions = json.loads(slinky_output("version", *here, "-o", "json"))
+    assert versions["slurm-operator"] == versions["slurm-operator-webhook"] == versions["client"]
+    assert versions["kubernetes"].startswith("v1.")
+    assert "skew" not in versions
 
 
 def test_the_command_gathers_a_bundle_without_any_secret(site: ChartSite, tmp_path: Path) -> None:
@@ -281,18 +293,14 @@ def test_an_upgrade_of_the_cluster_replaces_workers_after_their_jobs(site: Chart
 
 
 def test_workers_come_with_jobs_and_go_without(site: ChartSite) -> None:
-    """The autoscaler of Kubernetes scales a NodeSet by a metric of the real Slurm."""
-    site.kubectl("create", "configmap", "slurm-metrics", f"--from-file={EXAMPLES}/autoscaling/adapter.py")
-    for name in ("adapter", "hpa"):
-        site.lab.kubectl("apply", "-f", str(EXAMPLES / f"autoscaling/{name}.yaml"))
+    """The autoscaler of Kubernetes scales a NodeSet by our external metric, as the charts serve it."""
+    site.kubectl("apply", "-f", str(EXAMPLES / "hpa.yaml"))
     until(lambda: not site.workers("burst"), "a NodeSet without workers")
-    job = site.ssh_output("sbatch", "--parsable", "-p", "burst", "--chdir=/tmp", "-o", "/dev/null", "--wrap=true")
-    site.wait_accounted(job)
+    run_jobs(site, "burst", BURST)
     until(lambda: not site.workers("burst"), "a NodeSet without workers again")
     events = site.kubectl("get", "events", "--field-selector=involvedObject.kind=HorizontalPodAutoscaler")
-    assert "SuccessfulRescale" in events
+    assert all(f"New size: {size};" in events for size in (0, 2))
     site.kubectl("delete", "hpa", "burst")
-    site.lab.kubectl("delete", "-f", str(EXAMPLES / "autoscaling/adapter.yaml"), "--wait=false")
 
 
 def test_a_killed_slurmctld_ends_no_job(site: ChartSite) -> None:

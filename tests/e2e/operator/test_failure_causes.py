@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods that do not run, for every cause, on real kubelets: each kind reports it in Degraded until it is over."""
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.operator.site import OperatorSite, cluster, manifest, secret
+from tests.support.oci_archive import ARM64_PROGRAM, write_archive
 from tests.support.waiting import until
+
+from slinky.lab.prepare.emulation import native
 
 pytestmark = pytest.mark.lab
 
@@ -14,6 +19,9 @@ NO_IMAGE = "localhost/slinky/nosuch:lab"
 SECRET_VOLUME = {"spec": {"volumes": [{"name": "certs", "secret": {"secretName": "certs"}}]}}
 SECRET_MOUNT = {"name": "certs", "mountPath": "/certs"}
 NO_NODE = {"spec": {"hostname": "far-", "nodeSelector": {"example.com/nosuch": "true"}}}
+#: An image that says that it is for this machine, with a program that is not.
+FOREIGN_IMAGE = "localhost/slinky/foreign:lab"
+FOREIGN = {"spec": {"terminationGracePeriodSeconds": 1, "hostname": "foreign-"}}
 NEAR = {"spec": {"terminationGracePeriodSeconds": 1, "hostname": "crash-"}}
 CRASH = ["/bin/sh", "-c", "echo 'slurmd: error: first'; echo 'slurmd: fatal: no plugin for this machine'; exit 1"]
 DATABASE = {"host": "nosuch", "passwordKeyRef": {"name": "db", "key": "password"}}
@@ -23,11 +31,21 @@ EXPECTED = (
     ("restapi", "slurm", "VolumeNotMounted", 'secret "certs" not found'),
     ("loginset", "login", "ContainerNotCreated", 'secret "environment" not found'),
     ("nodeset", "far", "Unschedulable", "0/"),
+    (
+        "nodeset",
+        "foreign",
+        "WrongArchitecture",
+        "container slurmd is for another architecture than node .*exec format error",
+    ),
     ("nodeset", "crash", "CrashLoop", "container slurmd exits: first; no plugin for this machine; more is in its log"),
 )
 
 
 def build(site: OperatorSite) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder, "image.tar")
+        write_archive(archive, FOREIGN_IMAGE, {"bin/sh": ARM64_PROGRAM}, native().name)
+        site.lab.load_image(archive)
     *objects, rest_api, _ = cluster(slurmctld={"image": NO_IMAGE})
     rest_api["spec"] |= {"template": SECRET_VOLUME, "slurmrestd": {"volumeMounts": [SECRET_MOUNT]}}
     environment = [{"secretRef": {"name": "environment"}}]
@@ -38,6 +56,9 @@ def build(site: OperatorSite) -> None:
         secret("sssd", **{"sssd.conf": "[sssd]\ndomains = none\n"}),
         manifest("LoginSet", "login", controllerRef=REF, login={"envFrom": environment}, **sssd),
         manifest("NodeSet", "far", controllerRef=REF, replicas=1, template=NO_NODE),
+        manifest(
+            "NodeSet", "foreign", controllerRef=REF, replicas=1, template=FOREIGN, slurmd={"image": FOREIGN_IMAGE}
+        ),
         manifest("NodeSet", "crash", controllerRef=REF, replicas=1, template=NEAR, slurmd={"command": CRASH}),
     )
 
@@ -75,6 +96,7 @@ def test_a_failure_that_is_over_is_no_longer_reported(site: OperatorSite) -> Non
     site.apply(secret("certs", key="x"), secret("environment", KEY="x"))
     site.patch("controller", "slurm", slurmctld={"image": None})
     site.patch("nodeset", "far", template={"spec": {"nodeSelector": None}}, replicas=0)
+    site.patch("nodeset", "foreign", slurmd={"image": None}, replicas=0)
     site.patch("nodeset", "crash", slurmd={"command": None})
     for kind, name, _, _ in EXPECTED:
         wait_recovery(site, kind, name)

@@ -107,6 +107,29 @@ def test_a_foreign_drain_is_never_undone(site: OperatorSite) -> None:
     until(lambda: not shows_drain(site, "disk"), "removal of the condition")
 
 
+def test_a_foreign_drain_outlives_the_pod_of_its_worker(site: OperatorSite) -> None:
+    first = site.uids()["gpu-1"]
+    # The operator has not seen the drain when the pod is deleted.
+    site.slurm("scontrol", "update", "nodename=g-1", "state=drain", "reason=bad GPU")
+    site.kubectl("delete", "pod", "gpu-1", "--wait=false")
+
+    def is_kept() -> bool:
+        created_again = site.uids().get("gpu-1", first) != first and site.host_states().get("g-1") == "drain"
+        return created_again and site.drain_reasons().get("g-1") == "bad GPU"
+
+    def belongs_to_slurm() -> bool:
+        """Whether the operator leaves the drain to Slurm, so that a resume ends it."""
+        worker = site.pods()["gpu-1"]["metadata"]
+        return worker["uid"] != first and metadata.POD_KEPT_DRAIN not in worker["annotations"]
+
+    until(is_kept, "the drain of another worker")
+    until(belongs_to_slurm, "removal of the annotation")
+    assert site.drain_reasons()["g-1"] == "bad GPU"
+    assert "drain bad GPU (set by slurm)" in site.kubectl("get", "events", "-o", "jsonpath={.items[*].message}")
+    site.slurm("scontrol", "update", "nodename=g-1", "state=resume")
+    site.wait_workers(2)
+
+
 def test_scaling_in_takes_the_idle_worker_and_waits_for_the_busy_one(site: OperatorSite) -> None:
     job = site.start_job("g-1")
     until(lambda: site.is_protected("gpu-1"), "protection of the busy worker")

@@ -6,6 +6,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from tests.conftest import MakeLab
@@ -34,20 +35,35 @@ def own_slurm(make_lab: MakeLab) -> LabSlurm:
     return make_lab(nodes=0, slurm="beside", slurm_nodes=1).slurm
 
 
-@pytest.fixture
-async def stage(plane: BarePlane, crds: None) -> AsyncIterator[OperatorStage]:
-    name = f"op-{secrets.token_hex(3)}"
+@asynccontextmanager
+async def operator_stages(plane: BarePlane, number: int) -> AsyncIterator[list[OperatorStage]]:
+    """New namespaces in which one operator works."""
+    names = tuple(f"op-{secrets.token_hex(3)}" for _ in range(number))
     settings = OperatorSettings(
         kubeconfig=str(chart_credentials.kubeconfig(plane)),
-        namespaces=(name,),
+        namespaces=names,
         cluster_domain="cluster.local",
         trial_seconds=0,
         key_settle=1,
     )
     async with connect(str(plane.kubeconfig)) as client:
-        stage = OperatorStage(client, name)
-        await stage.create_namespace()
+        stages = [OperatorStage(client, name) for name in names]
+        for stage in stages:
+            await stage.create_namespace()
         operator = asyncio.create_task(main(settings))
-        yield stage
+        yield stages
         operator.cancel()
         await asyncio.gather(operator, return_exceptions=True)
+
+
+@pytest.fixture
+async def stage(plane: BarePlane, crds: None) -> AsyncIterator[OperatorStage]:
+    async with operator_stages(plane, 1) as (stage,):
+        yield stage
+
+
+@pytest.fixture
+async def two_stages(plane: BarePlane, crds: None) -> AsyncIterator[list[OperatorStage]]:
+    """Two namespaces of one operator."""
+    async with operator_stages(plane, 2) as stages:
+        yield stages

@@ -29,8 +29,9 @@ VOLATILE = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]+Z?|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22,}|\"resourceVersion\":\"\d+\"", re.ASCII
 )
 #: A process that has imported everything and forks an operator for each line of settings; it prints the process ids.
+#: Each operator ends with this process (1 is PR_SET_PDEATHSIG): a fork does not inherit the signal that setpriv sets.
 FORK_SERVER = """
-import json, os, signal, sys
+import ctypes, json, os, signal, sys
 import msgspec, uvloop
 from slinky.observe.log import setup_logging
 from slinky.observe.process import run_process
@@ -40,6 +41,7 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         setup_logging()
         settings = msgspec.json.decode(line, type=StandaloneSettings)

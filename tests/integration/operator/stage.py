@@ -11,7 +11,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from tests.integration.operator import chart_credentials
@@ -42,6 +42,8 @@ from slinky.lab.kubernetes.bare_plane import BarePlane, free_port
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.operator.metrics import WRITES
 from slinky.slurm import Host, MintedToken, SlurmClient, SlurmError, SlurmNotFound, node_conf
+
+S = TypeVar("S", bound="SlurmStage")
 
 KEYS = {
     "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
@@ -288,8 +290,8 @@ class SlurmStage(OperatorStage):
 
 
 @contextlib.asynccontextmanager
-async def slurm_stage(plane: BarePlane, slurm: LabSlurm, folder: Path, **settings: Any) -> AsyncIterator[SlurmStage]:
-    """A cluster whose operator reaches the API server and slurmrestd through a `FaultProxy` only."""
+async def stage_of(kind: type[S], plane: BarePlane, slurm: LabSlurm, folder: Path, **settings: Any) -> AsyncIterator[S]:
+    """A cluster of this kind, whose operator reaches the API server and slurmrestd through a `FaultProxy` only."""
     namespace, proxy = f"st-{secrets.token_hex(3)}", FaultProxy()
     address = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(250)}.{secrets.randbelow(250) + 2}"
     async with contextlib.AsyncExitStack() as stack:
@@ -314,7 +316,7 @@ async def slurm_stage(plane: BarePlane, slurm: LabSlurm, folder: Path, **setting
             folder / f"{namespace}.log",
         )
         stack.callback(proxy.operator.close)
-        stage = SlurmStage(client, slurm_client, proxy, namespace)
+        stage = kind(client, slurm_client, proxy, namespace)
         await stage.create_cluster(slurm.jwt_key, address)
         simulation = asyncio.create_task(stage.simulate_workers())
         proxy.operator.start()
@@ -325,6 +327,11 @@ async def slurm_stage(plane: BarePlane, slurm: LabSlurm, folder: Path, **setting
             await asyncio.gather(simulation, return_exceptions=True)
             proxy.operator.kill()
             await stage.remove_hosts()
+
+
+def slurm_stage(*arguments: Any, **settings: Any) -> contextlib.AbstractAsyncContextManager[SlurmStage]:
+    """A cluster of the plain kind; see `stage_of`."""
+    return stage_of(SlurmStage, *arguments, **settings)
 
 
 def _ordinal(pod: str) -> int:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A namespace is deleted with all objects in it, and created again with the same objects."""
+"""Namespaces are separate, and one that is created again gets the same objects again."""
 
 from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.operator.stage import REF, OperatorStage
+from tests.integration.operator.stage import KEYS, REF, OperatorStage
 from tests.support.waiting import eventually
 
 from slinky.api.controller import CONTROLLERS
 from slinky.api.nodeset import NODE_SETS
+from slinky.api.token import TOKENS
 from slinky.kube import (
     CONFIG_MAPS,
     NAMESPACES,
@@ -45,6 +46,22 @@ async def test_a_namespace_that_is_created_again_gets_its_cluster_again(stage: O
         await delete_namespace(stage)
         await stage.client.create(NAMESPACES, {"metadata": {"name": stage.namespace}})
         await stage.client.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.manifest(Key(stage.namespace, "default")))
+
+
+async def test_references_and_tokens_stay_in_their_namespace(two_stages: list[OperatorStage]) -> None:
+    first, second = two_stages
+    await first.create_keys()
+    await first.apply_controller()
+    await first.get(STATEFUL_SETS, "slurm-controller")
+    token = {"username": "root", "jwtKeyRef": KEYS["jwtKeyRef"]}
+    await second.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
+    await second.apply(TOKENS, "mine", spec=token)
+
+    await second.wait_condition(NODE_SETS, "gpu", "Degraded", "True", "ControllerMissing")
+    await second.wait_condition(TOKENS, "mine", "Degraded", "True", "ReferenceMissing")
+    assert await second.names(PODS) == await second.names(SECRETS) == []
+    await first.apply(TOKENS, "mine", spec=token)
+    await first.get(SECRETS, "mine-jwt-root")
 
 
 async def delete_namespace(stage: OperatorStage) -> None:

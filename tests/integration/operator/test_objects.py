@@ -391,3 +391,16 @@ async def test_references_stay_in_their_namespace(stage: OperatorStage) -> None:
     await stage.wait_condition(NODE_SETS, "gpu", "Degraded", "True", "ControllerMissing")
     assert (await stage.get(NODE_SETS, "gpu")).status["desired"] == 1
     assert await stage.names(PODS) == []
+    # A key of another namespace, which the operator may read, signs nothing here.
+    other = f"{stage.namespace}-x"
+    await stage.client.create(NAMESPACES, NAMESPACES.manifest(Key("", other)))
+    secret = SECRETS.manifest(Key(other, "stolen"), stringData={"jwt.key": "j" * 32})
+    await stage.client.create(SECRETS, secret)
+    for number, name in enumerate(("stolen", f"{other}/stolen", f"../{other}/stolen")):
+        reference = {"name": name, "key": "jwt.key", "namespace": other}  # the schema has no such field
+        spec = {"jwtKeyRef": reference, "username": "alice"}
+        token = TOKENS.manifest(Key(stage.namespace, f"t{number}"), spec=spec)
+        created = await stage.client.create(TOKENS.viewed_as(Unstructured), token)
+        assert "namespace" not in created.spec["jwtKeyRef"]
+        await stage.wait_condition(TOKENS, f"t{number}", "Degraded", "True", "ReferenceMissing")
+    assert [name for name in await stage.names(SECRETS) if name.endswith("-jwt-alice")] == []

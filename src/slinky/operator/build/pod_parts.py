@@ -9,6 +9,7 @@ from slinky.api.fields.refs import KeyRef
 from slinky.api.fields.templates import ServicePart
 from slinky.api.names import metadata, wellknown
 from slinky.kube.errors import Blocked
+from slinky.operator.build.strategic_merge import check_types
 from slinky.operator.keyrings.jwt_keyring import JWT_KEYRING
 from slinky.operator.keyrings.slurm_keyring import SLURM_JWKS, SLURM_KEYRING
 
@@ -130,6 +131,7 @@ def service_spec(part: ServicePart, selector: Mapping[str, str], name: str, port
 
     External addresses are dropped, because they could intercept traffic of others (CVE-2020-8554).
     """
+    check_types(part.spec)
     spec = {key: value for key, value in part.spec.items() if key not in {"externalIPs", "selector", "ports"}}
     own: JsonObject = {"name": name, "port": part.port or port, "targetPort": target, "protocol": "TCP"}
     if part.node_port:

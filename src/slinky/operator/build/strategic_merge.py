@@ -31,7 +31,7 @@ MERGE_KEYS = {
 #: Fields that are objects and that the operator reads or merges.
 OBJECTS = frozenset(
     {
-        *("affinity", "nodeAffinity", "podAntiAffinity", "dnsConfig", "nodeSelector", "securityContext"),
+        *("affinity", "nodeAffinity", "podAntiAffinity", "dnsConfig", "nodeSelector", "securityContext", "selector"),
         *("resources", "limits", "requests", "lifecycle", "startupProbe", "livenessProbe", "readinessProbe"),
     }
 )

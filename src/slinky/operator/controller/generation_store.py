@@ -39,7 +39,7 @@ from slinky.operator.controller.reconfiguration import AT_START, Load, start_gen
 from slinky.operator.framework.children import Child
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.crash_message import Crash, find_crash
-from slinky.operator.framework.failure_causes import Failure, FailureCause, pod_failure
+from slinky.operator.framework.failure_causes import IMAGE_FAILURES, Failure, FailureCause, pod_failure
 from slinky.operator.framework.pods import delete_pod, refresh_volumes
 from slinky.operator.metrics import CONFIG_LOADED, CONFIG_TRIALS, CONFIG_WANTED, WRITES
 from slinky.operator.slurm.clusters import Clusters
@@ -53,7 +53,7 @@ BY_CONTROLLER = "generations"
 #: Index of trial pods by Controller.
 TRIALS = "trials"
 #: Failures of a pod for which a generation that never ran is rolled back.
-START_FAILURES = frozenset({FailureCause.IMAGE_NOT_PULLED, FailureCause.CONTAINER_NOT_CREATED})
+START_FAILURES = IMAGE_FAILURES | {FailureCause.CONTAINER_NOT_CREATED}
 #: Value of the annotation that disables trials.
 OFF = "off"
 #: Maximum seconds to wait for a trial of the first configuration, when no slurmctld runs yet.
@@ -238,7 +238,7 @@ class GenerationStore:
             return None
         now = self.context.clock.now()
         failure = pod_failure(pod, None, None, now)
-        if failure is None or failure.cause is not FailureCause.IMAGE_NOT_PULLED:
+        if failure is None or failure.cause not in IMAGE_FAILURES:
             return None
         if age_seconds(pod.metadata.creation_timestamp, now) > config_trial.POD_DEADLINE / 2:
             await delete_pod(self.context, pod)  # a new one follows, before the kubelet ends this one for its age

@@ -14,7 +14,7 @@ import msgspec
 
 from slinky.api.names import metadata as keys
 from slinky.api.names.child_names import ROLES, SLURMCTLD_TRIAL, VERSION_READER
-from slinky.api.names.wellknown import API_VERSION
+from slinky.api.names.wellknown import API_VERSION, FIELD_MANAGER
 from slinky.kube.cache import Cache
 from slinky.kube.client import KubeClient
 from slinky.kube.errors import Blocked, Invalid, Later, NotFound
@@ -37,9 +37,6 @@ from slinky.operator.framework.diff import FINGERPRINT, contains, fingerprint, w
 from slinky.operator.metrics import WRITES
 
 log = Log("slinky.operator.framework.children")
-
-#: Field manager of everything that the operator applies.
-FIELD_MANAGER = "slinky-operator"
 
 #: Label selector of the objects of a Slurm cluster; objects made by slurm-operator match it too. Many applications have
 #: components of these names, so the name of the daemon is compared as well: their objects stay out of the caches.

@@ -27,6 +27,12 @@ REPEATED_RESTARTS = 2
 _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: \w+)?(: )?')
 
 
+#: What runtimes report about an image without a manifest for the node, and about a program that its kernel cannot run.
+_OTHER_ARCHITECTURE = re.compile(
+    r"no match for platform in manifest|no matching manifest for \w+/\w+|exec format error", re.IGNORECASE
+)
+
+
 class EndedBy(StrEnum):
     """Who can end a failure."""
 
@@ -48,6 +54,15 @@ class FailureCause(Enum):
         "a pod cannot be created",
         "raise the quota, or change what the admission rejects",
         ("FailedCreate",),
+        0.0,
+    )
+    WRONG_ARCHITECTURE = (
+        "WrongArchitecture",
+        EndedBy.ADMINISTRATOR,
+        "the image of container {container} is for another architecture than node {node}",
+        "use an image for the architecture of the node (`make images PLATFORMS=linux/amd64,linux/arm64` builds ours "
+        "for both), or choose nodes by the label kubernetes.io/arch",
+        (),
         0.0,
     )
     IMAGE_NOT_PULLED = (
@@ -144,6 +159,8 @@ class FailureCause(Enum):
 
 _ORDER = {cause: number for number, cause in enumerate(FailureCause)}
 _BY_SIGN = {sign: cause for cause in FailureCause for sign in cause.signs}
+#: Causes that another image ends.
+IMAGE_FAILURES = frozenset({FailureCause.WRONG_ARCHITECTURE, FailureCause.IMAGE_NOT_PULLED})
 
 
 class Failure(NamedTuple):
@@ -267,15 +284,24 @@ def _node_problem(node: Node) -> str:
 
 
 def _container_failure(pod: Pod) -> Failure | None:
-    for status in chain(pod.status.init_container_statuses, pod.status.container_statuses):
-        waiting = status.state.waiting
-        cause = _BY_SIGN.get(waiting.reason) if waiting else None
-        if waiting and cause and cause is not FailureCause.CRASH_LOOP:
-            detail = _BACK_OFF.sub("", waiting.message) or waiting.reason
-            return Failure(cause, (pod.metadata.name,), detail, status.name)
-        if detail := _crash_detail(status):
-            return Failure(FailureCause.CRASH_LOOP, (pod.metadata.name,), detail, status.name)
-    return None
+    """Return the worst failure of the containers, because a sidecar of the same image may fail without a message."""
+    statuses = chain(pod.status.init_container_statuses, pod.status.container_statuses)
+    failures = [failure for status in statuses if (failure := _status_failure(pod, status))]
+    return min(failures, key=lambda failure: _ORDER[failure.cause], default=None)
+
+
+def _status_failure(pod: Pod, status: ContainerStatus) -> Failure | None:
+    waiting = status.state.waiting
+    cause = _BY_SIGN.get(waiting.reason) if waiting else None
+    if waiting and cause and cause is not FailureCause.CRASH_LOOP:
+        detail = _BACK_OFF.sub("", waiting.message) or waiting.reason
+    elif detail := _crash_detail(status):
+        cause = FailureCause.CRASH_LOOP
+    else:
+        return None
+    if _OTHER_ARCHITECTURE.search(detail):
+        cause = FailureCause.WRONG_ARCHITECTURE
+    return Failure(cause, (pod.metadata.name,), detail, status.name, pod.spec.node_name)
 
 
 def _crash_detail(status: ContainerStatus) -> str:

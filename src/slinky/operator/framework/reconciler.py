@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from slinky.api.fields.conditions import DEGRADED, PROGRESSING, SLURM_REACHABLE, ObjectStatus
+from slinky.api.names.wellknown import FIELD_MANAGER
 from slinky.kube.cache import Cache
 from slinky.kube.conditions import condition_manifests, with_condition
 from slinky.kube.controller import ControlLoop, RequeueAfter
@@ -20,7 +21,6 @@ from slinky.kube.finalizers import set_finalizers
 from slinky.kube.resource import Resource, owned_by
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import ReplicaStatus
-from slinky.operator.framework.children import FIELD_MANAGER
 from slinky.operator.framework.conditions import (
     ConditionState,
     ObjectHealth,

@@ -11,11 +11,11 @@ from typing import Generic
 
 from slinky.api.fields.refs import DaemonKeyRefs, KeyRef
 from slinky.api.names import metadata
+from slinky.api.names.wellknown import FIELD_MANAGER
 from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
-from slinky.operator.framework.children import FIELD_MANAGER
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import WORKERS, classify_error
 from slinky.operator.keyrings.keyring import SETTLED, KeyringPolicy, RingT, RotationStep

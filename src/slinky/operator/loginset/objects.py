@@ -29,7 +29,7 @@ from slinky.operator.build.pod_parts import (
     service_spec,
 )
 from slinky.operator.build.sshd import KEY_TYPES, login_config, private_name, public_name
-from slinky.operator.build.strategic_merge import merge
+from slinky.operator.build.strategic_merge import check_types, merge
 
 #: Copies the keys, because a volume cannot set the owner of its files. The script contains no text from a spec.
 _INITCONF = 'for file in /mnt/slurm/*; do install -o 401 -g 401 -m 0600 "$file" /mnt/etc/slurm/; done'
@@ -185,6 +185,7 @@ def _login(login_set: LoginSet, controller: Controller, images: Images) -> JsonO
 
 def _ports(login_set: LoginSet) -> list[JsonObject]:
     """Return the port of sshd, unless the spec has a port of that name."""
+    check_types(login_set.spec.login)
     if any(port.get("name") == "login" for port in login_set.spec.login.get("ports") or ()):
         return []
     return [{"name": "login", "containerPort": wellknown.SSH_PORT, "protocol": "TCP"}]

@@ -11,6 +11,7 @@ import msgspec
 from slinky.api.controller import Controller
 from slinky.api.names import metadata
 from slinky.api.names.child_names import SLURMD
+from slinky.api.names.wellknown import FIELD_MANAGER
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.controller import RequeueAfter
 from slinky.kube.errors import Blocked, NotFound
@@ -22,7 +23,6 @@ from slinky.operator.build.cluster_dns import cluster_domain
 from slinky.operator.build.pod_parts import digest_values
 from slinky.operator.build.sshd import worker_config
 from slinky.operator.framework import orphans, references
-from slinky.operator.framework.children import FIELD_MANAGER
 from slinky.operator.framework.conditions import ConditionState
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.failures import FailureFinder
@@ -347,16 +347,21 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         return tuple(key for controller in controllers for key in self._node_sets_of(controller.key))
 
     def _node_sets_on(self, node: Node) -> tuple[Key, ...]:
-        """NodeSets with a worker on the node, and all NodeSets in DaemonSet mode."""
+        """NodeSets with a worker on the node, and all whose number of workers depends on the nodes."""
         pods = self.context.pods.by("node", node.metadata.name)
         keys = {key for pod in pods for key in owned_by(NODE_SETS)(pod)}
-        return (*keys, *(item.key for item in self.context.node_sets if item.per_node and item.key not in keys))
+        return (*keys, *(item.key for item in self.context.node_sets if _counts_nodes(item) and item.key not in keys))
 
     def _slurm_changed(self, cluster: Key, change: Change) -> None:
         keys = self._node_sets_of(cluster)
         if change.key == PENDING:
             keys = tuple(key for key in keys if (node_set := self.cache.get(key)) and node_set.autoscaling)
         self.enqueue(keys)
+
+
+def _counts_nodes(node_set: NodeSet) -> bool:
+    policy = node_set.autoscaling
+    return node_set.per_node or (policy is not None and policy.existing_nodes_only)
 
 
 def _is_selective(action: Action) -> TypeGuard[CondemnWorker]:

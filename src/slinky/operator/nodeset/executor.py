@@ -32,6 +32,7 @@ from slinky.operator.nodeset.actions import (
     ForgetHost,
     UpdateHost,
 )
+from slinky.operator.nodeset.decisions.drains import kept_drain
 from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve
 from slinky.operator.nodeset.objects import WorkerContext
 from slinky.operator.nodeset.workers import Condemnation
@@ -180,21 +181,39 @@ class _Execution:
 
     async def _create(self, action: CreateWorker) -> None:
         assert self.worker_context is not None  # noqa: S101 - a NodeSet that is being deleted creates no worker
-        if action.stale_host:
-            try:
-                if action.release:
-                    await self._do(action.release)
-                await self._forget(action.stale_host)
-            except SlurmError as error:  # the worker is created nevertheless
-                log.info("stale host could not be deleted", host=action.stale_host, error=str(error))
         for claim in objects.claims(self.node_set, action.slot):
             await self.context.children.apply(VOLUME_CLAIMS, claim, adopt=True)
         manifest = objects.pod(self.node_set, action.slot, self.worker_context)
         if action.drain:
-            manifest["metadata"]["annotations"][metadata.POD_KEPT_DRAIN] = str(action.drain)
+            manifest["metadata"]["annotations"][metadata.POD_KEPT_DRAIN] = action.drain.annotation()
+            # The drain is lost with the host if a quota or a webhook then refuses the pod.
+            await self.context.client.create(PODS, manifest, dry_run=True)
+        if action.stale_host and not await self._forget_stale(action):
+            return
         WRITES.labels("create", "Pod").inc()
         self.context.pods.record_write(await self.context.client.create(PODS, manifest))
         self.record_event("SuccessfulCreate", f"Created pod {manifest['metadata']['name']}")
+
+    async def _forget_stale(self, action: CreateWorker) -> bool:
+        """Delete the host of an earlier worker; False if its drain has just changed, so that the plan is outdated.
+
+        The worker is created also if Slurm does not answer; slurmctld then keeps the host and its drain.
+        """
+        client = self.clusters.client(self.node_set.controller_key)
+        if client is None:
+            return True
+        try:
+            # The mirror may be some seconds old.
+            if kept_drain(await client.node(action.stale_host)) != action.drain:
+                log.info("the drain of a stale host has just changed", host=action.stale_host)
+                self.clusters.request_refresh(self.node_set.controller_key)
+                return False
+            if action.release:
+                await self._do(action.release)
+            await self._forget(action.stale_host)
+        except SlurmError as error:
+            log.info("stale host could not be deleted", host=action.stale_host, error=str(error))
+        return True
 
     async def _condemn(self, action: CondemnWorker) -> None:
         cause, earlier = action.cause, action.worker.condemned

@@ -9,6 +9,7 @@ from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import child_names, metadata, wellknown
 from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NODE_SETS, NodeSet
+from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS
 from slinky.operator.build import sidecars
@@ -32,12 +33,16 @@ from slinky.operator.build.strategic_merge import check_types, merge
 from slinky.operator.nodeset.arguments import arguments, environment, limited_resources
 
 #: Reason in Slurm of a worker whose pod is being deleted. The container sets it, however the pod is deleted, but leaves
-#: the drain of another owner as it is.
+#: the drain of another owner as it is, and a host whose state slurmctld does not tell: it may have such a drain.
 TERMINATING_REASON = f"{metadata.REASON_PREFIX}Pod is terminating"
-_PRE_STOP = (
-    f"scontrol -o show node \"$(hostname)\" | grep +DRAIN | grep -qv 'Reason={metadata.REASON_PREFIX}' || "
-    f"scontrol update nodename=\"$(hostname)\" state=down reason='{TERMINATING_REASON}'"
-)
+PRE_STOP = f"""host=$(hostname)
+state=$(scontrol -o show node "$host") || exit 0
+case $state in
+    *+DRAIN*' Reason={metadata.REASON_PREFIX}'*) ;;
+    *+DRAIN*) exit 0 ;;
+esac
+exec scontrol update nodename="$host" state=down reason='{TERMINATING_REASON}'
+"""
 
 #: Limits of the container that prints the log, where slurmd has limits.
 LOGFILE_LIMITS = {"cpu": "100m", "memory": "64Mi"}
@@ -137,17 +142,16 @@ def pod(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
 
 def claims(node_set: NodeSet, slot: Slot) -> Iterable[JsonObject]:
     """The claims of a worker; the retention policy says whether they are deleted with the NodeSet."""
-    for template in node_set.spec.volume_claim_templates:
-        meta = template.get("metadata") or {}
+    for template in node_set.claim_templates:
         kept = node_set.spec.persistent_volume_claim_retention_policy.when_deleted == "Retain"
         yield VOLUME_CLAIMS.manifest(
-            Key(node_set.metadata.namespace, node_set.claim_name(meta.get("name", ""), _identity(node_set, slot))),
+            Key(node_set.metadata.namespace, node_set.claim_name(template.name, _identity(node_set, slot))),
             metadata={
-                "labels": {**(meta.get("labels") or {}), **node_set.labels},
-                "annotations": dict(meta.get("annotations") or {}),
+                "labels": {**template.labels, **node_set.labels},
+                "annotations": dict(template.annotations),
                 "ownerReferences": [] if kept else [NODE_SETS.owner(node_set)],
             },
-            spec=template.get("spec") or {},
+            spec=template.spec,
         )
 
 
@@ -233,7 +237,7 @@ def _slurmd(node_set: NodeSet, context: WorkerContext) -> JsonObject:
         "startupProbe": http_probe("/livez", "slurmd", **STARTUP),
         "livenessProbe": http_probe("/livez", "slurmd", **LIVENESS),
         "readinessProbe": http_probe("/readyz", "slurmd", periodSeconds=5),
-        "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _PRE_STOP]}}},
+        "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", PRE_STOP]}}},
         "securityContext": _security(node_set),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _mounts(node_set),
@@ -271,12 +275,11 @@ def _volumes(node_set: NodeSet, controller: Controller) -> list[JsonObject]:
 
 
 def _claim_volumes(node_set: NodeSet, slot: Slot) -> Iterable[JsonObject]:
-    for template in node_set.spec.volume_claim_templates:
-        name = (template.get("metadata") or {}).get("name", "")
-        yield {
-            "name": name,
-            "persistentVolumeClaim": {"claimName": node_set.claim_name(name, _identity(node_set, slot))},
-        }
+    for template in node_set.claim_templates:
+        if not template.name:
+            raise Blocked("InvalidTemplate", "each of volumeClaimTemplates must have metadata.name; correct the spec")
+        claim = node_set.claim_name(template.name, _identity(node_set, slot))
+        yield {"name": template.name, "persistentVolumeClaim": {"claimName": claim}}
 
 
 def _node_affinity(affinity: Mapping[str, Any], node: str) -> JsonObject:

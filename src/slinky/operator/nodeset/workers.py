@@ -18,6 +18,7 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.timestamps import age_seconds, format_timestamp
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Node, Pod
+from slinky.operator.nodeset.autoscaling.policy import is_near
 from slinky.operator.nodeset.causes import RemovalCause
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm import Host, Presence
@@ -72,10 +73,19 @@ class Condemnation(NamedTuple):
 
 
 class KeptDrain(msgspec.Struct, frozen=True):
-    """A drain that does not belong to the operator and outlives the pod of its worker: its reason and its user."""
+    """A drain that does not belong to the operator and outlives the pod of its worker: its reason and its user.
+
+    `slurmd_start` is when the slurmd before started (seconds since 1970), which tells its record from the next one.
+    """
 
     reason: str
     user: str = ""
+    slurmd_start: int = 0
+
+    def is_on(self, host: Host) -> bool:
+        """Whether the host has a drain and is not the record of the slurmd before."""
+        before = self.slurmd_start and host.slurmd_start_time.whole == self.slurmd_start
+        return host.state.draining and not before
 
     @classmethod
     def parse(cls, text: str) -> "KeptDrain | None":
@@ -85,8 +95,12 @@ class KeptDrain(msgspec.Struct, frozen=True):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
-    def __str__(self) -> str:
+    def annotation(self) -> str:
+        """The drain as the annotation of a pod."""
         return msgspec.json.encode(self).decode()
+
+    def __str__(self) -> str:
+        return f"{self.reason} (set by {self.user})" if self.user else self.reason
 
 
 @dataclass(frozen=True)
@@ -102,6 +116,7 @@ class Worker:
     now: datetime
     jobs_end: float | None = None  # latest end of its jobs, in seconds since 1970; None if not known
     absent_seconds: float = math.inf
+    reserved_soon: bool = False  # a reservation of its host begins soon
 
     @cached_property
     def meta(self) -> ObjectMeta:
@@ -169,9 +184,14 @@ class Worker:
         return self.host.state.busy if self.host else None
 
     @cached_property
+    def reserved(self) -> bool:
+        """Whether Slurm has reserved it, now or soon."""
+        return self.reserved_soon or (self.host is not None and bool(self.host.reservation))
+
+    @cached_property
     def planned(self) -> bool:
         """Whether Slurm has planned a job for it, or reserved it."""
-        return self.host is not None and ("PLANNED" in self.host.state or bool(self.host.reservation))
+        return self.host is not None and ("PLANNED" in self.host.state or self.reserved)
 
     @cached_property
     def unused(self) -> bool:
@@ -233,6 +253,7 @@ def build_worker(node_set: NodeSet, pod: Pod, node: Node | None, slurm: SlurmSna
         now,
         slurm.deadlines.get(name),
         slurm.absent_seconds(name),
+        node_set.autoscaling is not None and is_near(slurm.reserved_from.get(name), node_set.autoscaling, now),
     )
 
 

@@ -4,12 +4,12 @@
 import contextlib
 import math
 
+from slinky.api.names.wellknown import FIELD_MANAGER
 from slinky.api.token import TOKENS, Token
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
 from slinky.operator.framework import references
-from slinky.operator.framework.children import FIELD_MANAGER
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
 from slinky.operator.framework.references import referrers

@@ -12,7 +12,7 @@ from slinky.kube.views import PODS, Unstructured
 from slinky.observe import Log
 from slinky.operator.framework.children import Child, container_image
 from slinky.operator.framework.context import Context
-from slinky.operator.framework.failure_causes import Failure, FailureCause, pod_failure
+from slinky.operator.framework.failure_causes import IMAGE_FAILURES, Failure, FailureCause, pod_failure
 from slinky.operator.framework.pods import delete_pod
 from slinky.operator.metrics import WRITES
 from slinky.operator.upgrades.rules import ALLOWED, Peer, UpgradeAction, UpgradeVerdict, judge_upgrade
@@ -111,4 +111,4 @@ class VersionReader:
             log.info("the pod that reads a version was not created", error=error)
 
 
-_CAUSES = frozenset({FailureCause.IMAGE_NOT_PULLED, FailureCause.CONTAINER_NOT_CREATED})
+_CAUSES = IMAGE_FAILURES | {FailureCause.CONTAINER_NOT_CREATED}

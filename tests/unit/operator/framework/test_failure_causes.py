@@ -84,6 +84,30 @@ CASES: list[tuple[str, Pod, KubeEvent | None, FailureCause | None, str]] = [
         f"cannot be pulled: {PULL};",
     ),
     (
+        "finds no image for its node",
+        pod(container={"state": waiting("ErrImagePull", f"{PULL}: no match for platform in manifest: not found")}),
+        None,
+        FailureCause.WRONG_ARCHITECTURE,
+        "the image of container slurmd is for another architecture than node node1: rpc error",
+    ),
+    (
+        "has a program that the kernel cannot run",
+        pod(container={**LOOP, "lastState": exited(255, "exec /usr/bin/tini: exec format error\n")}),
+        None,
+        FailureCause.WRONG_ARCHITECTURE,
+        "exec /usr/bin/tini: exec format error; use an image for the architecture of the node",
+    ),
+    (
+        "has a sidecar of the same image that reports nothing",
+        pod(
+            container={**LOOP, "lastState": exited(255, "exec /usr/bin/tini: exec format error\n")},
+            init={"name": "logfile", **LOOP, "lastState": exited(255, "")},
+        ),
+        None,
+        FailureCause.WRONG_ARCHITECTURE,
+        "container slurmd",
+    ),
+    (
         "pulls for an init container",
         pod(init={"name": "logfile", "state": waiting("InvalidImageName", "bad")}),
         None,

@@ -6,15 +6,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.operator.samples import host, node_set, node_set_snapshot, pod, worker_of
+from tests.unit.operator.samples import controller, host, node_set, node_set_snapshot, pod, worker_of
 
 from slinky.api.names import metadata
 from slinky.api.names.events import EVENTS
 from slinky.kube.cache import Cache
 from slinky.kube.errors import ApiStatus, Forbidden, NotFound
 from slinky.kube.types import Key
-from slinky.kube.views import PODS
+from slinky.kube.views import PODS, Pod
 from slinky.observe import ManualClock
+from slinky.operator.build.pod_parts import Images
 from slinky.operator.framework.context import Context
 from slinky.operator.nodeset.actions import (
     Action,
@@ -27,8 +28,9 @@ from slinky.operator.nodeset.actions import (
 )
 from slinky.operator.nodeset.causes import RemovalCause
 from slinky.operator.nodeset.executor import Executor
-from slinky.operator.nodeset.objects import Slot
+from slinky.operator.nodeset.objects import Slot, WorkerContext, WorkerHashes
 from slinky.operator.nodeset.status import health
+from slinky.operator.nodeset.workers import KeptDrain
 from slinky.operator.settings import OperatorSettings
 from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import Host, NodeUpdate, TransportError
@@ -58,11 +60,19 @@ class Slurm:
 
 @dataclass
 class Kubernetes:
-    """An API server that remembers what was deleted."""
+    """An API server that remembers what was created and deleted."""
 
     deleted: list[str] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
     gone: tuple[str, ...] = ()
     stubborn: bool = False
+
+    async def create(self, resource: object, manifest: Any, *, dry_run: bool = False) -> Pod:
+        if self.stubborn:
+            raise Forbidden(ApiStatus(code=403, reason="Forbidden", message="exceeded quota"))
+        if not dry_run:
+            self.created.append(manifest["metadata"]["name"])
+        return pod(manifest["metadata"]["name"])
 
     async def delete(self, resource: object, key: Key, *, uid: str) -> None:
         if key.name in self.gone:
@@ -90,11 +100,15 @@ class Setup:
         self.announced: list[str] = []
         clusters = SimpleNamespace(
             client=lambda key: self.slurm,
-            stir=lambda key: None,
+            request_refresh=lambda key: None,
             expect_removal=lambda key, hosts: self.announced.extend(hosts),
         )
         self.executor = Executor(cast("Context", context), cast("Clusters", clusters))
         self.events: list[str] = []
+
+    async def create(self, action: CreateWorker) -> ExecutionReport:
+        context = WorkerContext(controller(), WorkerHashes(), Images("{daemon}"))
+        return await self.executor.execute(node_set(), [action], context, lambda reason, text, **_: None)
 
     async def do(self, *actions: Action, mode: str = "StatefulSet") -> ExecutionReport:
         return await self.executor.execute(
@@ -189,6 +203,30 @@ async def test_a_failure_gets_an_event() -> None:
     report = await setup.do(DeleteWorker(worker_of(pod("gpu-0")), "drained"))
     assert setup.events == ["FailedDelete"]
     assert len(report.errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("law", "planned", "live", "requests", "created"),
+    [
+        ("no drain", None, host("gpu-0"), ["delete gpu-0"], 1),
+        ("the drain of the plan", KeptDrain("disk"), host("gpu-0", "IDLE+DRAIN", "disk"), ["delete gpu-0"], 1),
+        ("a drain that the plan did not know", None, host("gpu-0", "IDLE+DRAIN", "disk"), [], 0),
+        ("a drain that has just ended", KeptDrain("disk"), host("gpu-0"), [], 0),
+    ],
+)
+async def test_a_stale_host_is_deleted_only_with_the_drain_that_was_seen(
+    law: str, planned: KeptDrain | None, live: Host, requests: list[str], created: int
+) -> None:
+    setup = Setup(live)
+    await setup.create(CreateWorker(Slot(0), "gpu-0", None, planned))
+    assert (setup.slurm.requests, len(setup.kube.created)) == (requests, created), law
+
+
+async def test_the_drain_of_a_host_is_not_lost_with_a_pod_that_kubernetes_refuses() -> None:
+    setup = Setup(host("gpu-0", "IDLE+DRAIN", "disk"))
+    setup.kube.stubborn = True
+    await setup.create(CreateWorker(Slot(0), "gpu-0", None, KeptDrain("disk")))
+    assert setup.slurm.requests == []
 
 
 async def test_a_scale_out_gets_one_event() -> None:

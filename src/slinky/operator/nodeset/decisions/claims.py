@@ -36,7 +36,7 @@ def claim_actions(
 
 def _ordinals(node_set: NodeSet, claims: Iterable[Child]) -> dict[str, int]:
     """Ordinals of claims by name; claims of DaemonSet mode and of another padding have none."""
-    templates = [(template.get("metadata") or {}).get("name", "") for template in node_set.spec.volume_claim_templates]
+    templates = [template.name for template in node_set.claim_templates]
     ordinals: dict[str, int] = {}
     for claim in claims:
         for template in templates:

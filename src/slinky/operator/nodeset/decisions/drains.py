@@ -36,7 +36,7 @@ def kept_drain(host: Host) -> KeptDrain | None:
     ours = host.reason.startswith(metadata.REASON_PREFIX)
     if not host.state.draining or not host.reason or ours or host.reason.startswith(ENDED_REASONS):
         return None
-    return KeptDrain(host.reason[:LONGEST_REASON], host.reason_set_by_user)
+    return KeptDrain(host.reason[:LONGEST_REASON], host.reason_set_by_user, host.slurmd_start_time.whole)
 
 
 def drain_reason(worker: Worker, propagated_conditions: tuple[str, ...] = (), outage: str = "") -> str:
@@ -61,8 +61,9 @@ def drain_actions(worker: Worker, reason: str) -> Iterable[UpdateHost]:
     ours, text = host.reason.startswith(metadata.REASON_PREFIX), slurm_reason(reason)
     change: tuple[str, NodeUpdate] | None = None
     if worker.kept_drain is not None and not host.state.draining:
-        kept, reason = worker.kept_drain, worker.kept_drain.reason
-        change = "drain", NodeUpdate(state=["DRAIN"], reason=kept.reason, reason_uid=kept.user or None)
+        # slurmctld takes the owner of the token for the user of the drain, so that the event names the user before.
+        change = "drain", NodeUpdate(state=["DRAIN"], reason=worker.kept_drain.reason)
+        reason = str(worker.kept_drain)
     elif reason:
         if not host.state.draining or (ours and host.reason != text):
             change = "drain", NodeUpdate(state=["DRAIN"], reason=text)

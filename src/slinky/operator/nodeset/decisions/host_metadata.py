@@ -78,7 +78,7 @@ def pod_updates(node_set: NodeSet, worker: Worker) -> Iterable[AnnotateWorker]:
         annotations[metadata.TOPOLOGY] = node_topology(worker.node.metadata.annotations) or None
     if worker.busy is False or (worker.busy and worker.jobs_end is not None):
         annotations[metadata.POD_DEADLINE] = worker.deadline or None
-    if worker.kept_drain and worker.ready and worker.host is not None and worker.host.state.draining:
+    if worker.kept_drain and worker.ready and worker.host is not None and worker.kept_drain.is_on(worker.host):
         annotations[metadata.POD_KEPT_DRAIN] = None
     annotations |= _disruption(node_set, worker)
     new_labels = {key: value for key, value in labels.items() if worker.meta.labels.get(key) != value}

@@ -12,6 +12,7 @@ from slinky.operator.nodeset.decisions.host_metadata import pod_updates
 from slinky.operator.nodeset.objects import TERMINATING_REASON
 from slinky.operator.nodeset.workers import KeptDrain, Worker
 from slinky.operator.slurm.snapshot import SlurmSnapshot
+from slinky.slurm import number
 
 OURS = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
 
@@ -114,15 +115,27 @@ def test_a_drain_of_another_owner_outlives_its_worker(law: str, state: str, reas
     assert drain == (KeptDrain("bad GPU", "alice") if kept else None)
 
 
-def test_a_new_worker_gets_the_drain_of_its_host_back_with_reason_and_user() -> None:
-    new = pod(pod_kept_drain=str(KeptDrain("bad GPU", "alice")), pod_cordon="true")
+def test_a_new_worker_gets_the_drain_of_its_host_back_and_the_event_names_its_user() -> None:
+    new = pod(pod_kept_drain=KeptDrain("bad GPU", "alice").annotation(), pod_cordon="true")
     (action,) = drain_changes(worker_of(new, trusted_snapshot(host())))
-    assert (action.change.state, action.change.reason, action.change.reason_uid) == (["DRAIN"], "bad GPU", "alice")
+    assert (action.change.state, action.change.reason) == (["DRAIN"], "bad GPU")
+    assert action.why == "bad GPU (set by alice)"
     drained = worker_of(new, trusted_snapshot(host(state="IDLE+DRAIN", reason="bad GPU")))
     assert drain_changes(drained) == []
     (update,) = pod_updates(node_set(), drained)
     assert update.annotations[metadata.POD_KEPT_DRAIN] is None, "the drain belongs to Slurm again"
     assert worker_of(pod(pod_kept_drain="{nonsense"), trusted_snapshot(host())).kept_drain is None
+
+
+@pytest.mark.parametrize(("start", "removed"), [(7, False), (8, True)])
+def test_the_record_of_the_slurmd_before_does_not_end_a_kept_drain(start: int, removed: bool) -> None:
+    before = host(state="IDLE+DRAIN", reason="bad GPU", slurmd_start_time=number(7))
+    kept = drains.kept_drain(before)
+    assert kept is not None
+    new = pod(pod_kept_drain=kept.annotation())
+    shown = host(state="IDLE+DRAIN", reason="bad GPU", slurmd_start_time=number(start))
+    updates = [update.annotations for update in pod_updates(node_set(), worker_of(new, trusted_snapshot(shown)))]
+    assert any(metadata.POD_KEPT_DRAIN in annotations for annotations in updates) is removed
 
 
 def drain_changes(worker: Worker) -> list[UpdateHost]:
