@@ -2,6 +2,7 @@
 """The operator's chart: what it installs, with which rights, and which values it refuses."""
 
 import asyncio
+import json
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from tests.chart.helm import Helm, Objects, Refused, images, one
 from tests.integration.api.conftest import Kubectl
 from tests.support.waiting import eventually
 
+from slinky.api.nodeset import NODE_SETS
 from slinky.cli.main import SlinkyGroup
-from slinky.kube import NAMESPACES, PODS, Forbidden, Key, KubeClient, Unstructured, connect
+from slinky.kube import NAMESPACES, PODS, Forbidden, Key, KubeClient, ServerError, Unstructured, connect
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.observe import Health
 from slinky.operator.app import LEASE
@@ -127,6 +129,32 @@ async def test_pods_are_bound_while_the_webhook_does_not_answer(
     await client.create(PODS, PODS.manifest(key, spec=pod))
     await client.bind(key, "some-node")
     assert (await client.get(PODS, key)).spec.node_name == "some-node"
+
+
+async def test_objects_can_be_deleted_and_the_operator_works_while_the_webhook_is_down(
+    client: KubeClient, kubectl: Kubectl, install: Install, helm: Helm, home: str, space: str
+) -> None:
+    sets, key = NODE_SETS.viewed_as(Unstructured), Key(space, "gpu")
+    metadata = {"finalizers": ["example.com/wait"]}
+    await client.create(sets, sets.manifest(key, metadata=metadata, spec={"controllerRef": {"name": "slurm"}}))
+    install(helm.render("slurm-operator", {"operator": {"namespaces": space}}, home, home))  # nothing answers
+
+    async def is_asked() -> bool:
+        try:
+            await client.patch(sets, key, {"spec": {"replicas": 2}})
+        except ServerError as error:
+            return "failed calling webhook" in str(error)
+        return False
+
+    await eventually(is_asked, "the webhook configuration in force")
+    await client.patch(sets, key, {"metadata": {"labels": {"team": "a"}}})
+    operator = f"--as=system:serviceaccount:{home}:{home}-slurm-operator"
+    for patch in ({"spec": {"replicas": 3}}, {"metadata": {"annotations": {"a": "b"}}}):
+        done = kubectl("patch", "nodeset", "gpu", "-n", space, operator, "--type=merge", "-p", json.dumps(patch))
+        assert done.returncode == 0, done.stderr
+    await client.delete(sets, key)
+    await client.patch(sets, key, {"metadata": {"finalizers": []}})
+    assert await client.find(sets, key) is None
 
 
 def test_the_webhook_is_not_called_for_system_namespaces(helm: Helm) -> None:

@@ -2,10 +2,13 @@
 """The paths of the webhook and their handlers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from slinky.api.names.wellknown import FIELD_MANAGER
 from slinky.kube import AdmissionRequest, AdmissionResponse, KubeClient
 from slinky.kube.admission import Handler
+from slinky.kube.managed_fields import ManagedObject
 from slinky.webhook.binding import BindingWebhook
 from slinky.webhook.evaluate import AdmissionChange, Rules, evaluate
 from slinky.webhook.lookups import read_context, read_dependents
@@ -42,6 +45,8 @@ def _validation(client: KubeClient, rules: Rules[Any]) -> Handler:
             return review_deletion(target, await read_dependents(client, target), request.propagation)
         new = request.new(rules.view)
         old = request.old(rules.view) if request.operation == "UPDATE" else None
-        return evaluate(rules, AdmissionChange(new, old, await read_context(client, new)))
+        managers = frozenset(item.name for item in request.new(ManagedObject).managers("spec", "replicas"))
+        context = replace(await read_context(client, new), replicas_managers=managers - {FIELD_MANAGER})
+        return evaluate(rules, AdmissionChange(new, old, context))
 
     return validate

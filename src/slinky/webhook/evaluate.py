@@ -31,6 +31,8 @@ class RuleContext:
     """Access modes of the claims that the object refers to, by name; missing claims are absent."""
     controllers: Sequence[Controller] = ()
     node_sets: Sequence[NodeSet] = ()
+    replicas_managers: frozenset[str] = frozenset()
+    """Who owns `spec.replicas` of the object after the change, besides the operator."""
     dependents: Sequence[str] = ()
     """Objects that refer to this one, as `kind/name`."""
 

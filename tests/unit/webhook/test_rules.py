@@ -151,6 +151,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 CONTEXT = RuleContext(
     config_maps={"own": frozenset({"slurm.conf", "gres.conf"}), "fine": frozenset({"gres.conf", "notes.txt"})},
     claims={"narrow": frozenset({"ReadWriteOnce"}), "wide": frozenset({"ReadWriteMany"})},
+    replicas_managers=frozenset({"helm"}),
 )
 
 
@@ -178,6 +179,7 @@ WARNED: list[tuple[str, dict[str, Any], str]] = [
     ("nodeset", {"pruneSlurmNodeRecords": "NodeNotFound"}, "has no effect in StatefulSet mode"),
     ("nodeset", {"partition": {"enabled": True}, **hosts("all-")}, "the partition contains all workers"),
     ("nodeset", {"drain": {"onTimeout": "Cancel"}}, "spec.drain.onTimeout has no effect without a timeout"),
+    ("nodeset", {"autoscaling": {"maxReplicas": 4}}, "spec.replicas: helm sets the number of workers"),
     ("token", {"username": "root"}, "full control of the Slurm cluster"),
 ]
 
@@ -206,6 +208,7 @@ ADMITTED: list[tuple[str, dict[str, Any]]] = [
     ("nodeset", {"partition": {"enabled": True, "config": "State=UP MaxTime=UNLIMITED Default=YES"}}),
     ("nodeset", {"template": {"spec": {"hostname": "gpu-"}}, "replicas": 0}),
     ("nodeset", {"scalingMode": "DaemonSet"}),
+    ("nodeset", {"autoscaling": {"maxReplicas": 4, "mode": "External"}}),
     ("loginset", {"extraSshdConfig": "X11Forwarding no\nMatch User a\r\n\tAllowTcpForwarding yes\n"}),
     ("token", {"username": "alice_smith", "secretRef": {"name": "alice", "key": "t"}}),
 ]

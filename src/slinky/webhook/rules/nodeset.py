@@ -146,6 +146,16 @@ def partition_has_all_nodes(change: NodeSetChange) -> Iterator[str]:
         )
 
 
+def replicas_have_one_writer(change: NodeSetChange) -> Iterator[str]:
+    """Only the autoscaler sets `replicas` of a NodeSet with native autoscaling."""
+    policy, others = change.new.autoscaling, sorted(change.context.replicas_managers)
+    if policy is not None and policy.mode == "Active" and others:
+        yield (
+            f"spec.replicas: {others[0]} sets the number of workers, and spec.autoscaling sets it again by the jobs;"
+            " leave replicas out (`replicas: null` in the values of the chart)"
+        )
+
+
 def fields_are_unused(change: NodeSetChange) -> Iterator[str]:
     """A field has no effect in the chosen scaling mode or strategy."""
     spec = change.new.spec
@@ -185,5 +195,5 @@ RULES = Rules(
         claim_templates_are_named,
         time_zone_is_known,
     ),
-    warn=(partition_has_all_nodes, fields_are_unused),
+    warn=(partition_has_all_nodes, fields_are_unused, replicas_have_one_writer),
 )
