@@ -13,7 +13,7 @@ from functools import partial
 
 from slinky.bridge import metrics, triggers
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.credentials import tls_trust, token_expiry, token_source
+from slinky.bridge.credentials import tls_files, token_expiry, token_source
 from slinky.bridge.devices import profiles
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.job_specs import JobSpecs
@@ -42,6 +42,7 @@ from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.port_reservations import HostPortReservations
 from slinky.bridge.state.queue_position import QueuePositions
+from slinky.bridge.state.start_ranges import StartRanges
 from slinky.bridge.status.waiting_pods import count_waiting_pods
 from slinky.bridge.views import ForeignPod, ResourceSlice, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state, policy
@@ -77,14 +78,12 @@ async def main(settings: BridgeSettings, health: Health | None = None) -> None:
     """Run the bridge until cancelled."""
     policy.check_policy(settings.policy, settings.priority_classes)
     profiles.check_profiles(settings.device_profiles)
-    trust = tls_trust(settings.tls_folder) if settings.tls_folder else None
-    slurm = SlurmClient(settings.slurm_rest_api, token_source(settings), tls=trust.context if trust else None)
+    tls = tls_files(settings.tls_folder).get if settings.tls_folder else None
+    slurm = SlurmClient(settings.slurm_rest_api, token_source(settings), tls=tls, observe=metrics.count_call)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(connect(manager="slurm-bridge"))
         await stack.enter_async_context(slurm)
         bridge = await assemble(settings, client, slurm, health=health)
-        if trust:
-            bridge.runtime.add_service(trust.run)
         lead = None
         if settings.leader_elect:
             replica, namespace = f"{platform.node()}-{uuid.uuid4().hex[:8]}", settings.lease_namespace
@@ -119,6 +118,7 @@ class Bridge:
             slurm, self.mirror, self.registry, self.discovery, clock, allocate_first=settings.allocate_first
         )
         self.queue_positions = QueuePositions(self.mirror.jobs, self._enqueue_workload_of_job, clock)
+        self.start_ranges = StartRanges(slurm, self.mirror, self._enqueue_workload_of_job, clock)
         writer = PodWriter(client, cluster.pods, self.recorder, settings)
         volumes, on_more_hosts = watch_volumes(runtime), partial(self._enqueue_waiting_soon, with_jobs=True)
         self.foreign_pods = watch_foreign_pods(runtime, settings.scheduler_name)
@@ -143,7 +143,9 @@ class Bridge:
         self.workload_reconciler = WorkloadReconciler(
             cluster,
             self.registry,
-            SnapshotBuilder(cluster, self.registry, job_specs, nodes, self.queue_positions, attempts),
+            SnapshotBuilder(
+                cluster, self.registry, job_specs, nodes, self.queue_positions, self.start_ranges, attempts
+            ),
             WorkloadExecutor(job_specs, submitter, binder, self.releaser, writer, attempts),
             attempts,
             clock,
@@ -206,6 +208,7 @@ class Bridge:
         self.runtime.add_leader_service(self.mirror.run)
         self.runtime.add_leader_service(self.releaser.run)
         self.runtime.add_leader_service(self.queue_positions.run)
+        self.runtime.add_leader_service(self.start_ranges.run)
         self.runtime.add_leader_service(self.foreign_pod_reporter.run)
         new_kinds = partial(grouping.new_group_kinds, self.cluster.group_kinds)
         self.runtime.add_service(lambda: restart_on_new_kinds(self.runtime.client, new_kinds))

@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 from slinky.bridge.config import BridgeSettings, ConfigError
-from slinky.kube.tls import TlsTrust
+from slinky.kube.tls import TlsFiles, trust_folder
 from slinky.slurm import TokenError, TokenSource, configured_tokens
 from slinky.slurm.tokens import read_claims
 
@@ -27,9 +27,9 @@ def token_expiry(tokens: TokenSource) -> float:
         return 0.0
 
 
-def tls_trust(folder: str) -> TlsTrust:
+def tls_files(folder: str) -> TlsFiles:
     """The TLS context of a folder. Raises `ConfigError`."""
     try:
-        return TlsTrust.of_folder(Path(folder))
+        return trust_folder(Path(folder))
     except (OSError, ssl.SSLError, ValueError) as error:
         raise ConfigError(f"tlsFolder {folder}: {error}") from error

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from slinky.observe import counter, gauge, histogram
 from slinky.observe.metrics import REGISTRY
+from slinky.slurm import RequestRecord
 
 JOBS = gauge("slinky_bridge_jobs", "Slurm jobs that the bridge tracks.")
 SLURM_AGE = gauge("slinky_bridge_slurm_age_seconds", "Age of the bridge's copy of Slurm's state.")
@@ -77,6 +78,7 @@ SUBMISSIONS = counter(
     "reclaim (replaces the lost job of running pods).",
     "how",
 )
+SLURM_CALLS = histogram("slinky_bridge_slurm_call_seconds", "Duration of requests to slurmrestd.", "method", "status")
 SUBMIT_SECONDS = histogram("slinky_bridge_submit_seconds", "Time that Slurm took to accept a job.")
 PLACE_SECONDS = histogram(
     "slinky_bridge_place_seconds", "Time from an observed allocation until all its pods were bound."
@@ -112,3 +114,8 @@ COMPLETIONS = counter(
     "slinky_bridge_completions_total", "Requests to slurm-complete to end a job, by result: done or refused.", "result"
 )
 NODE_STEPS = counter("slinky_bridge_node_steps_total", "Actions taken for nodes and Slurm hosts, by kind.", "step")
+
+
+def count_call(request: RequestRecord) -> None:
+    """Count a request to slurmrestd; the status is empty if there was no response."""
+    SLURM_CALLS.labels(request.method, "" if request.status is None else request.status).observe(request.seconds)

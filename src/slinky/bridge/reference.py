@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.status.reasons import render_tables as render_reasons
+from slinky.bridge.status.reason_tables import render_tables as render_reasons
 from slinky.bridge.workload.annotations import render_table
 from slinky.kube.openapi import schema_of
 

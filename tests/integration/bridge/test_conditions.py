@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the condition of a pod says about its job, as the real slurmctld reports it."""
 
+from datetime import UTC, datetime
+
 from tests.integration.bridge.bridge_stage import BridgeStage
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
+from slinky.cli.access.reader import read_snapshot
+from slinky.insight.forecast import forecast
 from slinky.kube import Key
 from slinky.kube.conditions import find_condition
 from slinky.lab.slurm.cluster import LabSlurm
@@ -38,12 +42,33 @@ async def test_a_waiting_pod_shows_job_state_reason_position_and_expected_start(
     await wait_message(stage, "third", f"job {third.job_id} is PENDING", "Position 2 among")
     # slurmctld sets the expected start when its backfill runs, which a change of the queue triggers.
     await stage.create_pod("fourth", annotations={OPTION + "timelimit": "10"})
-    await wait_message(stage, "third", "Position 2 among", "Expected to start at 20")
+    await wait_message(stage, "third", "Position 2 among", "Expected to start ")
     await stage.report_phase("first", "Succeeded", 0)
     await stage.wait_bound("second")
     await wait_message(stage, "third", "Position 1 among")
     events = await stage.event_reasons("third")
     assert events & {"Resources", "Priority", "Pending"}
+
+
+async def test_the_expected_start_is_the_one_that_the_command_shows(stage: BridgeStage) -> None:
+    assert stage.bridge is not None
+    await stage.create_pod("first", annotations={OPTION + "timelimit": "600"})
+    await stage.wait_bound("first")
+    await stage.create_pod("second", annotations={OPTION + "timelimit": "10"})
+    job = await stage.wait_job("second")
+    ranges = stage.bridge.start_ranges
+
+    async def is_shown() -> bool:
+        await ranges.refresh()
+        shown = forecast(await read_snapshot(stage.slurm))[job.job_id]
+        assert shown.latest is not None
+        latest = datetime.fromtimestamp(shown.latest, UTC).strftime("%Y-%m-%dT%H:%M:00Z")
+        condition = find_condition((await stage.get_pod("second")).status.conditions, names.SCHEDULED)
+        assert condition is not None
+        assert f"{latest} ({shown.source.value})." in condition.message, (condition.message, shown)
+        return True
+
+    await eventually(is_shown, "the forecast of the command in the condition")
 
 
 async def test_a_waiting_pod_shows_what_blocks_its_job(stage: BridgeStage, slurm: LabSlurm) -> None:

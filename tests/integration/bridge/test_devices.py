@@ -26,9 +26,11 @@ async def gpu_stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[DeviceStage]
     """A running bridge, one node with four GPUs of one class, published in two parts."""
     async with device_stage(kube, ctld) as stage:
         await stage.create_device_class(stage.gpu)
-        await stage.start()
+        bridge = await stage.start()
         name = f"{stage.name}-1"
         await stage.publish(name, stage.gpu, gpus(2), parts=2)
+        slices = bridge.cluster.devices.slices
+        await eventually(lambda: bool(slices.by("node", name)), "the slice in the cache of the bridge")
         await stage.add_node(host=False)
         await stage.wait_event(name, "DevicesUnclear")
         await stage.publish(name, stage.gpu, gpus(2, first=2), parts=2, part=1)

@@ -206,6 +206,13 @@ async def test_a_replica_that_waits_for_the_lease_collects_nothing() -> None:
     assert (len(stage.queue), len(stage.bridge.node_loop.queue), len(stage.cluster.pods)) == (0, 0, 0)
 
 
+async def test_a_replica_that_waits_for_the_lease_sends_nothing_to_slurm() -> None:
+    bridge, runtime = (stage := BridgeUnderTest()).bridge, stage.runtime
+    senders = {bridge.mirror.run, bridge.releaser.run}
+    assert senders <= {*runtime._leader_services}
+    assert senders.isdisjoint(runtime._services)
+
+
 async def test_a_replica_that_waits_for_the_lease_is_ready_with_a_token_and_without_slurm(tmp_path: Path) -> None:
     token = tmp_path / "token"
     stage = BridgeUnderTest(FileToken(token))

@@ -99,16 +99,15 @@ class Exclusions:
         self._answers.clear()
         self._mirror.request_refresh(nodes=True)
 
-    async def excluded_hosts(
+    def excluded_hosts(
         self, pods: Sequence[WorkloadPod], partition: str, pods_per_node: int = 1
     ) -> dict[str, frozenset[str]]:
         """The hosts of a partition that each pod cannot use, by pod uid."""
-        requirements = [(pod, await self._requirements_of(pod)) for pod in pods]
+        requirements = self.requirements_of(pods)
         full = self._full_hosts(requirements, partition, pods_per_node)
+        unfit = {required: self._lookup(required, partition) for required in {own for _, own in requirements}}
         return {
-            pod.metadata.uid: self._lookup(required, partition)
-            | self._hosts_with_used_ports(pod)
-            | full[pod.metadata.uid]
+            pod.metadata.uid: unfit[required] | self._hosts_with_used_ports(pod) | full[pod.metadata.uid]
             for pod, required in requirements
         }
 
@@ -173,7 +172,7 @@ class Exclusions:
             return self._mirror.partitions
         return self._mirror.reservations if field == "reservation" else ()
 
-    async def room_shortage(self, job_spec: JobSpec) -> ConditionText | None:
+    def room_shortage(self, job_spec: JobSpec) -> ConditionText | None:
         """Why the pods of other schedulers leave too few nodes for a job; None if there are enough, or if there would
         be too few without these pods too.
         """
@@ -183,7 +182,7 @@ class Exclusions:
             free = len(self._restrict(self._mirror.nodes, partition) - excluded) if excluded else needed
             if free >= needed:
                 continue
-            requirements = [(pod, await self._requirements_of(pod)) for pod in pods]
+            requirements = self.requirements_of(pods)
             full = self._full_hosts(requirements, partition, job_spec.pods_per_node)[pods[0].metadata.uid]
             full -= self._lookup(requirements[0][1], partition)
             if free + len(full) < needed:
@@ -248,16 +247,24 @@ class Exclusions:
         host = self._mirror.nodes.get(pod_state.host_of(node))
         return host is None or host.state.draining
 
-    async def mismatch_reason(self, pod: WorkloadPod, node: Node) -> str:
-        """Why a pod cannot use a node; empty if it can."""
-        return constraints.mismatch_reason(await self._requirements_of(pod), node, self._cluster.catalog)
+    def mismatch_reason(self, requirements: NodeRequirements, node: Node) -> str:
+        """Why a pod with these requirements cannot use a node; empty if it can."""
+        return constraints.mismatch_reason(requirements, node, self._cluster.catalog)
 
     def reserve_ports(self, pod: WorkloadPod, node: str) -> str:
         """Reserve the host ports of a pod on a node; returns why that is not possible, or an empty string."""
         return self._ports.reserve(pod, node)
 
-    async def _requirements_of(self, pod: WorkloadPod) -> NodeRequirements:
-        return constraints.node_requirements_of(pod, self._volumes.node_selectors(pod))
+    def requirements_of(self, pods: Iterable[WorkloadPod]) -> list[tuple[WorkloadPod, NodeRequirements]]:
+        """Each pod with its requirements, computed once for neighbours of one template. Raises `VolumePending`."""
+        requirements: list[tuple[WorkloadPod, NodeRequirements]] = []
+        for pod in pods:
+            if requirements and not pod.spec.volumes and pod.spec == requirements[-1][0].spec:
+                required = requirements[-1][1]
+            else:
+                required = constraints.node_requirements_of(pod, self._volumes.node_selectors(pod))
+            requirements.append((pod, required))
+        return requirements
 
 
 def _host_size(host: Host) -> tuple[object, ...]:

@@ -37,7 +37,7 @@ class JobSpecs:
         )
         job_spec = build_job_spec(workload, root, pods, context)
         partition = job_spec.request.partition or ""
-        excluded = await self.exclusions.excluded_hosts(pods, partition, job_spec.pods_per_node)
+        excluded = self.exclusions.excluded_hosts(pods, partition, job_spec.pods_per_node)
         unsuitable = self.exclusions.existing_hosts(avoided) if avoided else frozenset[str]()
         if devices.restricts_nodes:
             suits_node = partial(devices.suits_node, pods_per_node=job_spec.pods_per_node)

@@ -53,10 +53,13 @@ def demands_of(pods: Iterable[tuple[WorkloadPod, Requests]], pods_per_node: int)
     Pods that request the same from Slurm, which counts whole CPUs and MiB, get the largest demand of them: otherwise
     small differences would split a gang into the components of a heterogeneous job.
     """
-    groups: dict[Requests, tuple[dict[str, int], list[WorkloadPod]]] = {}
+    by_requests: dict[Requests, list[WorkloadPod]] = {}
     for pod, requests in pods:
+        by_requests.setdefault(requests, []).append(pod)
+    groups: dict[Requests, tuple[dict[str, int], list[WorkloadPod]]] = {}
+    for requests, equal_pods in by_requests.items():
         largest, members = groups.setdefault(_round(requests), ({}, []))
-        members.append(pod)
+        members += equal_pods
         for name, nano in requests:
             largest[name] = max(largest.get(name, 0), nano)
     return {

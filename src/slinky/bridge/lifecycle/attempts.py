@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from slinky.bridge.lifecycle.decide.actions import Action, EvictionLimit, EvictPods
 from slinky.bridge.lifecycle.snapshot import AvoidedHost, Refusal, SubmissionFacts
-from slinky.bridge.status import reasons
+from slinky.bridge.status.rejections import REJECTIONS
 from slinky.bridge.workload.grouping import Workload
 from slinky.kube.queue import backoff_seconds
 from slinky.kube.rate_limit import RateLimit
@@ -114,7 +114,7 @@ class Attempts:
         if error.number == UNKNOWN_HOST:
             delays = UNKNOWN_HOST_DELAYS
         else:
-            delays = LASTING_DELAYS if error.number in reasons.REJECTIONS else PASSING_DELAYS
+            delays = LASTING_DELAYS if error.number in REJECTIONS else PASSING_DELAYS
         count = self._refusals[key].count if key in self._refusals else 0
         until = now + self._backoff(count, delays)
         self._refusals[key] = _Entry(count + 1, until, error.text, error.number)

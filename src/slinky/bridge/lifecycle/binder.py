@@ -5,6 +5,7 @@ No pod of a gang is bound before all of them are prepared. What prevents that is
 decision says what follows from it.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from slinky.bridge import metrics
@@ -53,6 +54,7 @@ class Binder:
         The condition is written later, when no pod waits for a binding: see `pod_state.queue_priority`.
         """
         record, assignments, unbound = action.record, action.assignments, _unbound(action)
+        await asyncio.sleep(0)  # the snapshot and the decision before it are long for a large gang
         try:
             with metrics.PLACE_SECONDS.time():
                 await for_each_pod(

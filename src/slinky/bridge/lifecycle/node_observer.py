@@ -24,20 +24,18 @@ class NodeObserver:
     def __init__(self, cluster: ClusterState, registry: JobRegistry, exclusions: Exclusions, room: NodeRoom) -> None:
         self._cluster, self._registry, self._exclusions, self._room = cluster, registry, exclusions, room
 
-    async def assign(
-        self, record: JobRecord, pods: Sequence[WorkloadPod], job_spec: JobSpec | None
-    ) -> PlacementFacts | None:
+    def assign(self, record: JobRecord, pods: Sequence[WorkloadPod], job_spec: JobSpec | None) -> PlacementFacts | None:
         """The node of each pod, without facts about the nodes; None if the nodes of the job are not known."""
         if record.resources is None:
             return None
         exclusive = job_spec is not None and bool(job_spec.request.shared)
         try:
-            assignments = await self._assign(record, pods, job_spec)
+            assignments = self._assign(record, pods, job_spec)
         except UnsuitableNodes as error:
             return PlacementFacts(misplaced=AvoidedHost(error.host, str(error), 0.0), exclusive=exclusive)
         return PlacementFacts(assignments, exclusive=exclusive)
 
-    async def _assign(
+    def _assign(
         self, record: JobRecord, pods: Sequence[WorkloadPod], job_spec: JobSpec | None
     ) -> dict[str, Assignment]:
         """The assignment of each pod, by pod uid. Raises `UnsuitableNodes`."""
@@ -52,16 +50,17 @@ class NodeObserver:
             node_names = {host: node.metadata.name for host, node in nodes.items()}
             node_of_pod = assignment.assign(group, hosts, node_names, per_node)
             by_name = {node.metadata.name: node for node in nodes.values()}
-            for pod in group:
-                node = by_name[node_of_pod[pod.metadata.uid]]
-                await self._check(pod, node)
-                assignments[pod.metadata.uid] = Assignment(node.metadata.name, component)
+            self._check([(pod, by_name[node_of_pod[pod.metadata.uid]]) for pod in group if not pod_state.is_bound(pod)])
+            assignments |= {pod.metadata.uid: Assignment(node_of_pod[pod.metadata.uid], component) for pod in group}
         return assignments
 
-    async def _check(self, pod: WorkloadPod, node: Node) -> None:
-        if not pod_state.is_bound(pod) and (problem := await self._exclusions.mismatch_reason(pod, node)):
-            text = f"node {node.metadata.name} does not suit pod {pod.metadata.name}: {problem}"
-            raise UnsuitableNodes(text, pod_state.host_of(node))
+    def _check(self, arriving: Sequence[tuple[WorkloadPod, Node]]) -> None:
+        """Raises `UnsuitableNodes` if a pod cannot use its node."""
+        requirements = self._exclusions.requirements_of(pod for pod, _ in arriving)
+        for (pod, node), (_, required) in zip(arriving, requirements, strict=True):
+            if problem := self._exclusions.mismatch_reason(required, node):
+                text = f"node {node.metadata.name} does not suit pod {pod.metadata.name}: {problem}"
+                raise UnsuitableNodes(text, pod_state.host_of(node))
 
     def observe(self, job: str, pods: Iterable[WorkloadPod], facts: PlacementFacts) -> PlacementFacts:
         """The same facts with the present state of the nodes."""

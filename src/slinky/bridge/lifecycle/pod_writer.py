@@ -14,7 +14,7 @@ import msgspec
 
 from slinky.bridge import metrics, names
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.status import conditions, reasons
+from slinky.bridge.status import conditions, job_ends, reasons
 from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
 from slinky.bridge.views.pods import Toleration
@@ -26,8 +26,9 @@ from slinky.kube.conditions import build_condition, condition_manifest, find_con
 #: Covers the taint of every bridge, whatever its effect.
 MANAGED_TOLERATION = Toleration(names.MANAGED_TAINT, "Exists")
 
-#: Concurrent writes: the API server takes some hundred a second, and other clients need a share of that.
-CONCURRENCY = 64
+#: Concurrent writes: the API server takes some hundred a second, and other clients need a share of that. All of them
+#: begin in one turn of the event loop, which more of them would stall.
+CONCURRENCY = 32
 #: This many bindings are remembered: more than can be in flight until the watch reports them.
 MAX_RECENT_BINDINGS = 4096
 
@@ -148,7 +149,7 @@ class PodWriter:
         the owner does not replace the pod.
         """
         types = [(names.SCHEDULED, False), ("DisruptionTarget", True)]
-        if end.reason in reasons.FINAL:
+        if end.reason in job_ends.FINAL:
             types.append((names.ENDED, True))
         await self._patch_status(pod, [self._condition(pod, kind, status, end) for kind, status in types])
 

@@ -17,7 +17,7 @@ from slinky.bridge.lifecycle.executor import WorkloadExecutor
 from slinky.bridge.lifecycle.snapshot_builder import SnapshotBuilder
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
-from slinky.bridge.status import reasons
+from slinky.bridge.status import rejections
 from slinky.bridge.status.reasons import Reason
 from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload
@@ -94,7 +94,7 @@ class WorkloadReconciler:
 def classify_slurm_error(error: Exception) -> ErrorDecision | None:
     """Whether a control loop tries again after an error of Slurm, or reports that a person must act."""
     if isinstance(error, Rejected) and not isinstance(error, Busy | SlurmConflict | SlurmNotFound):
-        text = Reason.SLURM_REFUSED.text(explanation=reasons.explain_rejection(error.number, error.text))
+        text = Reason.SLURM_REFUSED.text(explanation=rejections.explain_rejection(error.number, error.text))
         return ErrorDecision(ErrorKind.BLOCKED, text.reason, text.message)
     if isinstance(error, SlurmError):
         return ErrorDecision(ErrorKind.LATER, type(error).__name__, str(error))

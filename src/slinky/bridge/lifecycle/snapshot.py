@@ -18,6 +18,7 @@ from slinky.bridge.status.reasons import ConditionText
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.bridge.workload.job_spec import JobSpec
+from slinky.insight.forecast.start_range import StartRange
 
 #: The key of a submission among obstacles and refusals, which are otherwise keyed by the job that they concern.
 SUBMISSION = ""
@@ -132,6 +133,7 @@ class WorkloadSnapshot:
     missing_nodes: frozenset[str] = frozenset()  # nodes of pods that do not exist
     orphaned_jobs: Sequence[str] = ()  # live jobs of this workload that no pod is labelled with
     queue_positions: Mapping[str, str] = field(default_factory=dict)  # a sentence about each pending job
+    start_ranges: Mapping[str, StartRange] = field(default_factory=dict)  # the forecast of each pending job
     adopted: Mapping[str, str] = field(default_factory=dict)  # jobs of pods without a job label, by pod uid
     binding_in_progress: bool = False  # pods of other workloads are being bound
     used_elsewhere: frozenset[str] = frozenset()  # jobs that pods of other workloads are labelled with

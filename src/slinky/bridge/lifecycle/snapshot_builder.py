@@ -28,6 +28,7 @@ from slinky.bridge.state.device_demand import ClaimPending
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
 from slinky.bridge.state.queue_position import QueuePositions
+from slinky.bridge.state.start_ranges import StartRanges
 from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import grouping, identity, pod_state
@@ -56,16 +57,18 @@ class SnapshotBuilder:
         job_specs: JobSpecs,
         nodes: NodeObserver,
         queue_positions: QueuePositions,
+        start_ranges: StartRanges,
         attempts: Attempts,
     ) -> None:
         self._cluster, self._registry, self._job_specs, self._nodes = cluster, registry, job_specs, nodes
-        self._queue_positions, self._attempts = queue_positions, attempts
+        self._queue_positions, self._start_ranges, self._attempts = queue_positions, start_ranges, attempts
 
     async def build(
         self, workload: Workload, *, binding_in_progress: bool = False
     ) -> WorkloadSnapshot | frozenset[Workload]:
         """The snapshot of a workload, or the workloads that its pods turn out to belong to."""
         pods = self._cluster.pods_of(workload)
+        await _yield_if_large(pods)
         for job, sluid in job_groups.labelled_jobs(pods).items():
             self._registry.track_labelled(job, workload, sluid)
         root, job_spec, problem = await self._translate(workload, pods)
@@ -122,7 +125,7 @@ class SnapshotBuilder:
         workload, pods = snapshot.workload, snapshot.pods
         adopted, groups = self._group_pods(workload, pods)
         observed = self._observe_jobs(snapshot, groups)
-        shortage = await self._find_shortage(snapshot, groups, observed)
+        shortage = self._find_shortage(snapshot, groups, observed)
         lost_specs = {
             job: spec
             for job, running in job_groups.running_pods_of_lost_jobs(groups, observed).items()
@@ -132,9 +135,9 @@ class SnapshotBuilder:
         assigned = {
             job: facts
             for job, record in job_groups.jobs_to_place(groups, observed).items()
-            if (facts := await self._nodes.assign(record, job_groups.active_pods(groups[job]), snapshot.job_spec))
-            is not None
+            if (facts := self._nodes.assign(record, job_groups.active_pods(groups[job]), snapshot.job_spec)) is not None
         }
+        await _yield_if_large(pods)
         snapshot = replace(snapshot, jobs=observed, adopted=adopted, submission=shortage, lost_job_specs=lost_specs)
         return self._assemble(snapshot, groups, assigned)
 
@@ -163,6 +166,9 @@ class SnapshotBuilder:
             missing_nodes=missing,
             orphaned_jobs=orphaned,
             queue_positions={job: self._queue_positions.describe(record) for job, record in pending.items()},
+            start_ranges={
+                job: start for job, record in pending.items() if (start := self._start_ranges.of(record)) is not None
+            },
             unlabelled_elsewhere=unlabelled,
             used_elsewhere=used,
             submission=self._submission_facts(snapshot, groups),
@@ -202,7 +208,7 @@ class SnapshotBuilder:
             for job, pods in groups.items()
         }
 
-    async def _find_shortage(
+    def _find_shortage(
         self,
         snapshot: WorkloadSnapshot,
         groups: Mapping[str, list[WorkloadPod]],
@@ -215,7 +221,7 @@ class SnapshotBuilder:
             return SubmissionFacts()
         exclusions = self._job_specs.exclusions
         return SubmissionFacts(
-            room_shortage=await exclusions.room_shortage(job_spec),
+            room_shortage=exclusions.room_shortage(job_spec),
             host_shortage=exclusions.find_host_shortage(job_spec),
         )
 

@@ -18,7 +18,7 @@ from slinky.bridge import metrics
 from slinky.bridge.lifecycle.start_forecast import StartForecast
 from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
-from slinky.bridge.status import reasons
+from slinky.bridge.status.rejections import REJECTIONS
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
@@ -201,7 +201,7 @@ class Submitter:
             accepted = await self._client.allocate(requests[0])
         except Rejected as error:
             # An immediate allocation is also rejected for a limit that is reached now; the queue waits for it.
-            if error.number in reasons.REJECTIONS:
+            if error.number in REJECTIONS:
                 raise
             log.info("immediate allocation rejected, queueing the job instead", error=error)
             self._pause_allocations(requests[0])

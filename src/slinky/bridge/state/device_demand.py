@@ -71,8 +71,13 @@ class DeviceDemand:
         needs = DeviceNeeds()
         counted: set[str] = set()
         users = Counter(reference.resource_claim_name for pod in pods for reference in pod.spec.resource_claims)
-        for pod in pods:
-            counts: Counter[GresKind] = Counter()
+        counts: Counter[GresKind] = Counter()
+        for previous, pod in zip((None, *pods), pods, strict=False):
+            if previous is not None and not pod.spec.resource_claims and pod.spec == previous.spec:
+                if counts:  # as the pod before it, which has the same template
+                    needs.by_pod[pod.metadata.uid] = counts
+                continue
+            counts = Counter()
             extended = extended_resource_requests(pod, self._devices.catalog)
             await self._devices.evaluate(extended)
             try:

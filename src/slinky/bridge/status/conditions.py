@@ -7,26 +7,30 @@ API server all the time.
 """
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from slinky.bridge import names
-from slinky.bridge.status import reasons
-from slinky.bridge.status.reasons import ConditionText, JobEnd, Reason
+from slinky.bridge.status.job_ends import JobEnd
+from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.views import WorkloadPod
 from slinky.insight import pending_reasons
+from slinky.insight.forecast.start_range import StartRange, is_shifted
+from slinky.insight.pending_reasons import PendingReason
 from slinky.kube.conditions import condition_status, find_condition
 from slinky.slurm import Job, JobRecord
 
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
-#: An expected start counts as moved from this many seconds on, and from this part of the remaining time on.
-MIN_SHIFT, MIN_SHIFT_RATIO = 120.0, 0.1
-_START = re.compile(r"Expected to start at (\S+?)\.?(?:\s|$)")
+_START = re.compile(r"Expected to start (?:at|between) (\S+?Z)(?: and (\S+?Z))?(?: \([^)]*\))?\.(?:\s|$)")
 
 
-def pending_text(record: JobRecord, queue_position: str = "", now: datetime | None = None) -> ConditionText:
+def pending_text(
+    record: JobRecord, queue_position: str = "", now: datetime | None = None, start: StartRange | None = None
+) -> ConditionText:
     """Why a job is pending, what blocks it, its position in the queue, and its expected start.
 
-    A start before `now` is left out: Slurm keeps an old forecast until its backfill scheduler evaluates the job again.
+    `start` is the forecast of the whole queue; without one the start that slurmctld plans is shown. A start before
+    `now` is left out: Slurm keeps an old plan until its backfill scheduler evaluates the job again.
     """
     job = record.detail
     token = job.state_reason if job else ""
@@ -34,21 +38,41 @@ def pending_text(record: JobRecord, queue_position: str = "", now: datetime | No
     parts = [state, _explain(token, job), queue_position]
     if job is not None and token.startswith("BeginTime") and job.eligible_time.whole:
         parts.append(f"It can start at {_minute(job.eligible_time.whole)} at the earliest.")
-    elif job is not None and seconds_until_start(record, now) is not None:
-        parts.append(f"Expected to start at {_minute(job.start_time.whole)}.")
+    else:
+        parts.append(_start_text(record, now, start))
     return ConditionText(False, _condition_reason(token) or Reason.PENDING.token, " ".join(filter(None, parts)))
 
 
-def seconds_until_start(record: JobRecord, now: datetime | None) -> float | None:
-    """Seconds until the start that Slurm expects; None if it expects none or if that time has passed."""
-    start = record.detail.start_time.whole if record.detail is not None else 0
-    left = start - now.timestamp() if now is not None else float(start)
-    return left if start and left > 0 else None
+def seconds_until_start(record: JobRecord, now: datetime | None, start: StartRange | None = None) -> float | None:
+    """Seconds until the latest expected start; None if none is expected or if that time has passed."""
+    latest = _expected(record, start)[1]
+    left = latest - now.timestamp() if now is not None else float(latest)
+    return left if latest and left > 0 else None
+
+
+def _expected(record: JobRecord, start: StartRange | None) -> tuple[int, int]:
+    """The earliest and the latest expected start in seconds since the epoch; zeros if none is expected."""
+    if start is not None:
+        return start.earliest or 0, start.latest or 0
+    planned = record.detail.start_time.whole if record.detail is not None else 0
+    return planned, planned
+
+
+def _start_text(record: JobRecord, now: datetime | None, start: StartRange | None) -> str:
+    """The expected start as a sentence; empty if none is expected."""
+    if start is not None and start.doubted:
+        return f"There is no forecast of the start: {start.why}."
+    if seconds_until_start(record, now, start) is None:
+        return ""
+    source = f" ({start.source.value})" if start is not None else ""
+    first, last = (_minute(time) for time in _expected(record, start))
+    when = f"at {last}" if first == last else f"between {first} and {last}"
+    return f"Expected to start {when}{source}."
 
 
 def _explain(token: str, job: Job | None) -> str:
     explanation = pending_reasons.explain(token, job.state_description if job else "")
-    blocker = reasons.blocking_object(explanation, job) if job is not None else ""
+    blocker = _blocking_object(explanation, job) if job is not None else ""
     sentence = f"{explanation.sentence.rstrip('.')}: {blocker}." if blocker else explanation.sentence
     return f"{sentence} {explanation.step}".strip()
 
@@ -81,11 +105,20 @@ def is_similar(old: str, new: str, now: datetime) -> bool:
     if before is None or after is None or _START.sub("", old) != _START.sub("", new):
         return False
     try:
-        earlier, later = (datetime.fromisoformat(match[1]) for match in (before, after))
+        return all(_is_near(first, second, now) for first, second in _ends(before, after))
     except ValueError:
         return False
-    shift, left = abs((later - earlier).total_seconds()), (min(earlier, later) - now).total_seconds()
-    return shift < max(MIN_SHIFT, MIN_SHIFT_RATIO * left)
+
+
+def _ends(before: re.Match[str], after: re.Match[str]) -> Iterator[tuple[str, str]]:
+    """The early and the late ends of two expected starts; a time that is no range is both ends."""
+    yield before[1], after[1]
+    yield before[2] or before[1], after[2] or after[1]
+
+
+def _is_near(before: str, after: str, now: datetime) -> bool:
+    first, second = (datetime.fromisoformat(text).timestamp() for text in (before, after))
+    return not is_shifted(first, second, now.timestamp())
 
 
 def _minute(seconds: int) -> str:
@@ -96,3 +129,9 @@ def _condition_reason(token: str) -> str:
     """Slurm's pending reason, if Kubernetes accepts it as the reason of a condition."""
     first = token.split(",", 1)[0].strip()
     return first if first != "None" and _REASON.match(first) else ""
+
+
+def _blocking_object(reason: PendingReason, job: Job) -> str:
+    """The name of what blocks a pending job, as far as the job's record has it."""
+    name = str(getattr(job, reason.blocking_field)) if reason.blocking_field else ""
+    return "; ".join(filter(None, (name, job.state_description)))

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every reason that users see on pods and nodes: what it means, and what to do about it.
 
-`Reason` has the reasons of the bridge itself; conditions and events are built from it, so no other module contains a
-reason as a string. The other tables explain the errors of rejected submissions and the ends of jobs; Slurm's pending
-reasons are in `slinky.insight.pending_reasons`. `docs/bridge/reasons.md` is generated from these tables.
+`Reason` has the reasons of the bridge itself; conditions and events are built from it. `job_ends` has the reasons of
+pods whose job has ended, `rejections` explains Slurm's errors, and Slurm's pending reasons are in
+`slinky.insight.pending_reasons`. No other module contains a reason as a string. `docs/bridge/reasons.md` is generated
+from these tables.
 """
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 
 from slinky.bridge import names
-from slinky.insight import pending_reasons
-from slinky.insight.pending_reasons import PendingReason
-from slinky.slurm import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,136 +305,3 @@ class Reason(Enum):
 
 #: Reason of the event for a pod that got its node: the same as the event of kube-scheduler.
 SCHEDULED_EVENT = "Scheduled"
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why a job was rejected, and the next step for a user, if there is one."""
-
-    sentence: str
-    step: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.sentence} {self.step}".strip()
-
-
-#: Slurm's error numbers for submissions that cannot succeed later without a change.
-REJECTIONS: dict[int, Explanation] = {
-    2000: Explanation("The partition does not exist.", "Change the option partition."),
-    2014: Explanation(
-        "No node can ever provide what the pods request.",
-        "Request less; check labels, taints, host ports and GRES.",
-    ),
-    2018: Explanation("Slurm does not know a host that the job names."),
-    2029: Explanation("No node has the requested feature.", "Change the option constraints."),
-    2045: Explanation(
-        "The account does not exist, or the user does not belong to it.", "Change the option account or user-id."
-    ),
-    2048: Explanation("The licence does not exist.", "Change the option licenses."),
-    2053: Explanation("The reservation does not exist.", "Change the option reservation."),
-    2066: Explanation("The QOS does not exist, or may not be used.", "Change the option qos."),
-    2081: Explanation("External jobs cannot be arrays."),
-    2115: Explanation(
-        "The generic resource does not exist.", "Change the option gres or the device requests of the pods."
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class JobEnd:
-    """What the end of a job means for its pods. Pods that run are evicted with this reason.
-
-    `deliberate`: a person or a rule ended the job, so pods that never had a node are not submitted again.
-    `final`: the same would happen again to a new pod, so owners should not replace the pod.
-    `limited`: Slurm or a node failed, so evictions of many pods at once are limited.
-    """
-
-    reason: str
-    sentence: str
-    deliberate: bool = False
-    final: bool = False
-    limited: bool = False
-
-
-#: Ends by Slurm's job state.
-ENDS: dict[str, JobEnd] = {
-    "CANCELLED": JobEnd("SlurmJobCancelled", "was cancelled in Slurm", deliberate=True, final=True),
-    "COMPLETED": JobEnd("SlurmJobEnded", "was ended in Slurm", deliberate=True, final=True),
-    "DEADLINE": JobEnd("SlurmJobDeadline", "passed its deadline", deliberate=True, final=True),
-    "TIMEOUT": JobEnd("SlurmJobTimeout", "reached its time limit", final=True),
-    "PREEMPTED": JobEnd("SlurmJobPreempted", "was preempted by another job"),
-    "NODE_FAIL": JobEnd("SlurmNodeFailed", "lost a node", limited=True),
-    "BOOT_FAIL": JobEnd("SlurmNodeFailed", "ended because its nodes did not boot", limited=True),
-    "FAILED": JobEnd("SlurmJobFailed", "failed in Slurm", limited=True),
-    "OUT_OF_MEMORY": JobEnd("SlurmJobOutOfMemory", "ran out of memory in Slurm"),
-}
-LOST = JobEnd("SlurmJobLost", "is unknown to slurmctld and to accounting")
-#: Reasons of ends after which owners should not replace the pod.
-FINAL = frozenset(end.reason for end in ENDS.values() if end.final)
-
-
-def blocking_object(reason: PendingReason, job: Job) -> str:
-    """The name of what blocks a pending job, as far as the job's record has it."""
-    name = str(getattr(job, reason.blocking_field)) if reason.blocking_field else ""
-    return "; ".join(filter(None, (name, job.state_description)))
-
-
-def explain_rejection(number: int, text: str) -> Explanation:
-    """The meaning of a rejected submission."""
-    return REJECTIONS.get(number) or Explanation(f"Slurm reports: {text} ({number}).")
-
-
-def job_end(state: str, *, lost: bool) -> JobEnd:
-    """The meaning of the end of a job, by its last state."""
-    if lost:
-        return LOST
-    return ENDS.get(state, JobEnd("SlurmJobEnded", f"ended in Slurm as {state or 'unknown'}"))
-
-
-def render_tables() -> str:
-    """The tables as Markdown."""
-    parts = [
-        ("Pending reasons of Slurm", pending_reasons.render_table()),
-        ("Reasons of the bridge on pods", _table("| reason | message | event |", _reason_rows(Subject.POD))),
-        ("Reasons of the bridge on nodes", _table("| reason | message | event |", _reason_rows(Subject.NODE))),
-        ("Rejected submissions", _table("| error | meaning | next step |", _rejection_rows())),
-        (
-            "Ends of jobs",
-            _table(
-                f"| job state | reason on the pod | pod without a node is submitted again "
-                f"| running pod gets `{names.ENDED}` |",
-                _end_rows(),
-            ),
-        ),
-    ]
-    return "\n".join(f"## {title}\n\n{table}\n" for title, table in parts)
-
-
-def _table(header: str, rows: list[str]) -> str:
-    return "\n".join([header, "|" + " --- |" * (header.count("|") - 1), *rows])
-
-
-def _reason_rows(subject: Subject) -> list[str]:
-    rows = sorted((r.value for r in Reason if r.value.subject is subject), key=lambda row: row.token)
-    return [f"| `{row.token}` | {_shown(f'{row.sentence} {row.step}')} | {_effect(row)} |" for row in rows]
-
-
-def _effect(row: ReasonRow) -> str:
-    return f"{row.severity.value}; the pod ends" if row.ends_pod else row.severity.value
-
-
-def _shown(template: str) -> str:
-    """A template for readers: placeholders in italics."""
-    return re.sub(r"\{(\w+)\}", r"*\1*", template).strip()
-
-
-def _rejection_rows() -> list[str]:
-    return [f"| {number} | {item.sentence} | {item.step} |" for number, item in sorted(REJECTIONS.items())]
-
-
-def _end_rows() -> list[str]:
-    ends = (*ENDS.items(), ("unknown to Slurm", LOST))
-    return [
-        f"| {state} | `{end.reason}` | {'no' if end.deliberate else 'yes'} | {'yes' if end.final else 'no'} |"
-        for state, end in ends
-    ]

@@ -37,6 +37,8 @@ log = Log("slinky.bridge.workload.grouping")
 GANG = names.OPTION + "gang"
 #: Labels or annotations with the index of a pod in its group.
 INDEXES = (names.LWS_WORKER, names.JOBSET_INDEX, names.JOB_INDEX, names.POD_INDEX)
+NO_INDEXES = (0,) * len(INDEXES)
+NUMBERS = frozenset({*INDEXES, names.LWS_SIZE})
 
 
 class Workload(NamedTuple):
@@ -276,9 +278,16 @@ def find_missing_owner(pod: WorkloadPod, find: FindGroup, is_watched: Callable[[
 
 def rank(pod: WorkloadPod) -> tuple[object, ...]:
     """The sort key of a pod within its workload: the index from its controller, then its name."""
-    labels, annotations = pod.metadata.labels, pod.metadata.annotations
-    numbers = tuple(_parse_index(labels.get(name) or annotations.get(name)) for name in INDEXES)
-    return (*numbers, _natural_key(pod.metadata.name))
+    meta = pod.metadata
+    numbers: tuple[int, ...] = NO_INDEXES
+    if _has_numbers(pod):
+        numbers = tuple(_parse_index(meta.labels.get(name) or meta.annotations.get(name)) for name in INDEXES)
+    return (*numbers, _natural_key(meta.name))
+
+
+def _has_numbers(pod: WorkloadPod) -> bool:
+    """Whether the pod has a label or annotation with an index or a size; few pods have one."""
+    return not (NUMBERS.isdisjoint(pod.metadata.labels) and NUMBERS.isdisjoint(pod.metadata.annotations))
 
 
 def _parse_index(text: str | None) -> int:
@@ -287,7 +296,7 @@ def _parse_index(text: str | None) -> int:
 
 def find_invalid_number(pods: Iterable[WorkloadPod]) -> str:
     """The first index or size of these pods that is not usable, as a message; empty if there is none."""
-    for pod in pods:
+    for pod in filter(_has_numbers, pods):
         for name in (*INDEXES, names.LWS_SIZE):
             text = pod.metadata.labels.get(name) or pod.metadata.annotations.get(name)
             if text and bounds.parse_integer(text, 0, bounds.INT32_MAX) is None:

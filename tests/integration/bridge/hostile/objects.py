@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.hostile_texts import PIECES
+from tests.support.schema_values import admitted_spec
 
-from slinky.api.controller import CONTROLLERS
+from slinky.api import ACCOUNTINGS, CONTROLLERS, LOGIN_SETS, NODE_SETS, REST_APIS, TOKENS
 from slinky.api.names.metadata import GENERATE_KEYS
-from slinky.api.nodeset import NODE_SETS
 from slinky.bridge import names
 from slinky.bridge.views import BATCH_JOBS, JOB_SETS, OUR_PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from slinky.bridge.workload import grouping
 from slinky.bridge.workload.annotations import TABLE
 from slinky.kube import NODES, SECRETS, Key, Resource
 
+OWN_KINDS: tuple[Resource[Any], ...] = (ACCOUNTINGS, CONTROLLERS, LOGIN_SETS, NODE_SETS, REST_APIS, TOKENS)
 #: Largest annotation; etcd and the API server refuse larger objects.
 ANNOTATION_BYTES = 200_000
 SELECTORS = (
@@ -39,7 +40,7 @@ class HostileObjects:
         """Objects without end."""
         makers = (
             self._pod, self._pod, self._gang, self._job_set, self._claimed, self._node_set, self._controller,
-            self._secret,
+            self._secret, self._own_kind, self._own_kind,
         )  # fmt: skip
         for number in range(10**9):
             yield from self._rng.choice(makers)(number)
@@ -139,6 +140,14 @@ class HostileObjects:
         keys = {name: {"name": f"hostile-{number}", "key": "k0"} for name in ("slurmKeyRef", "jwtKeyRef")}
         lines = "\n".join(f"NodeName={self._text(300)}" for _ in range(20))
         yield CONTROLLERS, CONTROLLERS.manifest(self._key(number), spec={**keys, "extraConf": lines})
+
+    def _own_kind(self, number: int) -> Iterator[Manifest]:
+        """An object of any of our kinds with any values that its schema may admit."""
+        resource = self._rng.choice(OWN_KINDS)
+        yield (
+            resource,
+            resource.manifest(self._key(number), spec=admitted_spec(resource.kind, self._rng.randrange(2**32))),
+        )
 
     def _secret(self, number: int) -> Iterator[Manifest]:
         wanted = ",".join(f"k{index}" for index in range(20_000))

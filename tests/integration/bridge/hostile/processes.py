@@ -2,6 +2,7 @@
 """Commands of slinky as processes, and what they report about themselves."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,10 +19,14 @@ LISTENER_ERRORS = "slinky_listener_errors_total"
 
 
 class Observation(NamedTuple):
-    """What a process reports about itself: its longest stall, its memory, and errors that are bugs."""
+    """What is known of a process: its longest stalls, its largest memory, and errors that are bugs.
+
+    `busy_seconds` is the part of a stall in which the process itself used the CPU, `lag_seconds` is all of it.
+    """
 
     busy_seconds: float
-    resident_bytes: float
+    lag_seconds: float
+    peak_bytes: int
     bugs: float
 
 
@@ -53,8 +58,13 @@ class ObservedProcess:
         samples = [sample for family in families for sample in family.samples]
         values = {sample.name: sample.value for sample in samples}
         bugs = [s.value for s in samples if s.labels.get("result") == BUG or s.name == LISTENER_ERRORS]
-        busy, resident = values["slinky_event_loop_busy_max_seconds"], values["process_resident_memory_bytes"]
-        return Observation(busy, resident, sum(bugs))
+        busy, lag = values["slinky_event_loop_busy_max_seconds"], values["slinky_event_loop_lag_max_seconds"]
+        return Observation(busy, lag, self._peak_bytes(), sum(bugs))
+
+    def _peak_bytes(self) -> int:
+        status = Path(f"/proc/{self._child.pid}/status").read_text()
+        (kibibytes,) = re.findall(r"(?m)^VmHWM:\s+(\d+) kB$", status)
+        return int(kibibytes) * 1024
 
     def assert_alive(self) -> None:
         """Fail if the process has ended."""

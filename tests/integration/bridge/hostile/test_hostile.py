@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hostile objects, requests and answers against the running processes: none ends, blocks, grows or starves others.
 
-`make test` attacks for a quarter of a minute, `make hostile` for `SLINKY_HOSTILE_SECONDS`. `SLINKY_SEED` sets the seed.
+`make test` attacks for two minutes, beside other tests; `make hostile` for `SLINKY_HOSTILE_SECONDS` on a machine that
+does nothing else, so that limits of time hold as well. `SLINKY_SEED` sets the seed.
 """
 
 import asyncio
@@ -45,7 +46,8 @@ from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import SlurmClient as Slurm
 from slinky.webhook import application
 
-SECONDS = float(os.environ.get("SLINKY_HOSTILE_SECONDS", "15"))
+ALONE = "SLINKY_HOSTILE_SECONDS" in os.environ
+SECONDS = float(os.environ.get("SLINKY_HOSTILE_SECONDS", "120"))
 SEED = int(os.environ.get("SLINKY_SEED", "1"))
 #: The memory limits of the charts.
 MEMORY = {
@@ -55,14 +57,17 @@ MEMORY = {
     "webhook": 512 * MIB,
     "bridge-admission": 512 * MIB,
 }
-#: CPU time that the loop may use without a pause: a longer one delays the lease and the pods of all others.
-BUSY_SECONDS = 1.0
+#: A longer stall of the event loop delays the lease and the pods of all others. Beside other tests only the CPU time of
+#: the process counts.
+STALL_SECONDS = 1.0
 #: Objects between two pods of another user, and how many of them exist at a time.
 ROUND, ALIVE = 25, 400
 #: Pods of the other user before the attack, with which those during the attack are compared.
 BASELINE = 8
 #: A pod of another user may start so many times later than before the attack: generous, because machines are busy.
 SLOWER = 20
+#: On a machine of its own, each pod of another user has its node after so many seconds.
+START_SECONDS = 2.0
 WEBHOOK_PATHS = (*map(application.path, application.RULES), application.BINDING_PATH)
 BRIDGE_PATHS = (bridge_rules.MUTATE, bridge_rules.VALIDATE, bridge_rules.OPTIONS)
 
@@ -250,14 +255,20 @@ async def test_hostile_input_stops_no_process_and_delays_no_other_user(attack: A
     for process in attack.processes:
         observation = await process.observe()
         print(process.command, observation)
-        assert observation.busy_seconds < BUSY_SECONDS, (process.command, observation, process.tail())
-        assert observation.resident_bytes < MEMORY[process.command], (process.command, observation)
+        stall = observation.lag_seconds if ALONE else observation.busy_seconds
+        assert stall < STALL_SECONDS, (process.command, observation, process.tail())
+        assert observation.peak_bytes < MEMORY[process.command], (process.command, observation)
         assert not observation.bugs, (process.command, observation, process.tail())
     for number, name in enumerate(PodTimes._fields):
         before, during = ([times[number] for times in pods] for pods in (calm, attacked))
         print(f"a {name} for another user's pod: {_summary(before)} before, {_summary(during)} during the attack")
         assert statistics.median(during) < SLOWER * max(before), name
+    late = [times for times in attacked if times.node > START_SECONDS]
+    assert not ALONE or not late, (len(late), len(attacked), late[:20])
 
 
 def _summary(seconds: list[float]) -> str:
-    return f"median {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s"
+    high = statistics.quantiles(seconds, n=20)[-1]
+    return (
+        f"{len(seconds)} pods, median {statistics.median(seconds):.2f} s, 95 % {high:.2f} s, all {max(seconds):.2f} s"
+    )

@@ -9,7 +9,7 @@ from tests.unit.bridge.build import needing, node, pod
 
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.feasibility import exclusions
+from slinky.bridge.feasibility import constraints, exclusions
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.node_room import NodeRoom
 from slinky.bridge.feasibility.node_usage import FOREIGN_PODS
@@ -89,7 +89,7 @@ class FakeCluster:
         self.mirror.notify(Change(ObjectKind.NODE, name, before, after))
 
     async def excluded(self, candidate: WorkloadPod, partition: str = "ext") -> set[str]:
-        return set((await self.exclusions.excluded_hosts([candidate], partition))[candidate.metadata.uid])
+        return set(self.exclusions.excluded_hosts([candidate], partition)[candidate.metadata.uid])
 
 
 class FakeSource:
@@ -229,7 +229,7 @@ async def test_a_job_is_held_back_only_if_full_hosts_are_the_reason(full: set[st
     found = fake_cluster(a="green", b="green", c="blue")
     found.room.full = frozenset(full)
     spec = job_spec(SELECTIVE, excluded=await found.excluded(SELECTIVE), nodes=nodes)
-    text = await found.exclusions.room_shortage(spec)
+    text = found.exclusions.room_shortage(spec)
     assert (text is not None) == bool(message)
     if text is not None:
         assert message in text.message
@@ -254,3 +254,20 @@ async def test_a_job_that_can_never_run_is_known_from_the_hosts_of_its_partition
 async def test_a_partition_with_too_few_hosts_is_left_to_slurm(request_: JobRequest) -> None:
     job = JobSpec((request_,), ((pod(),),))
     assert fake_cluster(a="green", b="blue").exclusions.find_host_shortage(job) is None
+
+
+def test_the_requirements_of_neighbours_of_one_template_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute, computed = constraints.node_requirements_of, []
+
+    def count(candidate: WorkloadPod, volumes: Any) -> Any:
+        computed.append(candidate.metadata.name)
+        return compute(candidate, volumes)
+
+    monkeypatch.setattr(constraints, "node_requirements_of", count)
+    small = [needing({"cpu": "1"}, name=f"small-{number}") for number in range(50)]
+    large = [needing({"cpu": "2"}, name=f"large-{number}") for number in range(50)]
+    found = fake_cluster().exclusions.requirements_of([*small, *large])
+    assert computed == ["small-0", "large-0"]
+    assert [(member.metadata.name, required) for member, required in found] == [
+        (member.metadata.name, compute(member)) for member in (*small, *large)
+    ]

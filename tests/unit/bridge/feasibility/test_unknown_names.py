@@ -4,7 +4,7 @@
 import pytest
 
 from slinky.bridge.feasibility.unknown_names import REJECTED_FIELDS, describe_unknown_name
-from slinky.bridge.status.reasons import REJECTIONS
+from slinky.bridge.status.rejections import REJECTIONS
 from slinky.slurm import JobRequest
 
 KNOWN = {"partition": ["cpu", "gpu"], "constraints": ["a100", "nvlink"], "reservation": []}

@@ -17,6 +17,7 @@ from tests.unit.bridge.feasibility.test_node_room import Cluster
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
+from slinky.bridge.feasibility.constraints import NodeRequirements
 from slinky.bridge.feasibility.exclusions import HostShortage
 from slinky.bridge.feasibility.job_specs import JobSpecs
 from slinky.bridge.lifecycle.attempts import Attempts, Evictions
@@ -206,7 +207,7 @@ class MemoryExclusions:
         self.room: ConditionText | None = None
         self.invalidated = 0
 
-    async def excluded_hosts(
+    def excluded_hosts(
         self, pods: Iterable[WorkloadPod], _partition: str, _per_node: int = 1
     ) -> dict[str, frozenset[str]]:
         return {member.metadata.uid: self.excluded for member in pods}
@@ -217,7 +218,7 @@ class MemoryExclusions:
     def describe_unknown_name(self, _number: int, _job_spec: Any) -> str:
         return ""
 
-    async def room_shortage(self, _job_spec: Any) -> ConditionText | None:
+    def room_shortage(self, _job_spec: Any) -> ConditionText | None:
         return self.room
 
     def find_host_shortage(self, _job_spec: Any) -> HostShortage | None:
@@ -229,7 +230,10 @@ class MemoryExclusions:
     def is_drained(self, _node: Node) -> bool:
         return self.drained
 
-    async def mismatch_reason(self, _pod: WorkloadPod, _node: Node) -> str:
+    def requirements_of(self, pods: Iterable[WorkloadPod]) -> list[tuple[WorkloadPod, NodeRequirements]]:
+        return [(member, NodeRequirements()) for member in pods]
+
+    def mismatch_reason(self, _requirements: NodeRequirements, _node: Node) -> str:
         return self.mismatch
 
     def reserve_ports(self, _pod: WorkloadPod, _node: str) -> str:
@@ -307,13 +311,14 @@ class MemoryStage:
         demand: Any = SimpleNamespace(compute=self._compute_devices)
         volumes: Any = SimpleNamespace(provide_volumes=self._nothing)
         positions: Any = SimpleNamespace(describe=lambda _: "Position 1.")
+        ranges: Any = SimpleNamespace(of=lambda _: None)
         job_specs = JobSpecs(settings, cluster, demand, exclusions)
         self.attempts = Attempts(self.clock, Evictions(self.clock, 10, 2, 0.25, lambda: 8), random.Random(1))  # noqa: S311
         submitter = Submitter(slurm, slurm, self.registry, discovery, self.clock, allocate_first=True)
         submitter.would_start = self._would_start  # type: ignore[method-assign]
         self.binder = Binder(cluster, exclusions, self.nodes.room, claims, volumes, writer)
         observer = NodeObserver(cluster, self.registry, exclusions, self.nodes.room)
-        self.builder = SnapshotBuilder(cluster, self.registry, job_specs, observer, positions, self.attempts)
+        self.builder = SnapshotBuilder(cluster, self.registry, job_specs, observer, positions, ranges, self.attempts)
         self.executor = WorkloadExecutor(job_specs, submitter, self.binder, slurm, writer, self.attempts)
         self.reconciler = WorkloadReconciler(
             cluster, self.registry, self.builder, self.executor, self.attempts, self.clock, self.enqueued.append

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written when a pod is released."""
+"""What is written when a pod is released, and how the pods of a gang are written."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from tests.unit.bridge.build import pod
 
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.lifecycle.pod_writer import PodWriter, build_tolerations
-from slinky.bridge.views import ResourceClaim
+from slinky.bridge.lifecycle.pod_writer import CONCURRENCY, PodWriter, build_tolerations, for_each_pod
+from slinky.bridge.views import ResourceClaim, WorkloadPod
 from slinky.kube import Key
 
 
@@ -54,3 +55,20 @@ def test_the_tolerations_of_a_pod_stay_as_they_are() -> None:
     assert first == own
     assert len(added) == 1
     assert build_tolerations(pod(spec={"tolerations": added})) == []
+
+
+async def test_the_pods_of_a_gang_are_written_concurrently_and_a_failure_stops_no_other() -> None:
+    all_started, written = asyncio.Event(), []
+
+    async def write(member: WorkloadPod) -> None:
+        written.append(member.metadata.name)
+        if len(written) == CONCURRENCY:
+            all_started.set()
+        await all_started.wait()  # the first writes end only when as many more have begun
+        if member.metadata.name == "p0":
+            raise RuntimeError("p0")
+
+    pods = [pod(f"p{number}") for number in range(3 * CONCURRENCY)]
+    with pytest.raises(RuntimeError, match="p0"):
+        await asyncio.wait_for(for_each_pod(pods, write), 30)
+    assert sorted(written) == sorted(member.metadata.name for member in pods)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of workloads from snapshot to execution, with the servers in memory."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from slinky.bridge.lifecycle.attempts import PAUSE_AFTER_LOSS
 from slinky.bridge.lifecycle.decide import retries
 from slinky.bridge.lifecycle.decide.assignment import UnsuitableNodes
 from slinky.bridge.lifecycle.release.outcome import PodOutcome
+from slinky.bridge.lifecycle.snapshot_builder import LARGE_GANG
 from slinky.bridge.status.reasons import ConditionText
 from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
@@ -576,3 +578,21 @@ async def test_a_change_of_hosts_brings_rejected_jobs_back_soon() -> None:
     stage.reconciler.hosts_changed()
     again = await stage.reconcile()
     assert again is None or again <= 60
+
+
+async def test_other_tasks_run_between_the_steps_for_a_large_gang() -> None:
+    stage = MemoryStage(gang=GANG, root=WorkloadRoot(min_members=2 * LARGE_GANG))
+    for number in range(LARGE_GANG + 1):
+        stage.put(pod(f"p{number}", made="2026-01-01T00:00:00Z"))
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(take_turns())
+    await stage.reconcile()
+    others.cancel()
+    assert turns >= 4, "after the list of pods, their options, their jobs, and their nodes"

@@ -75,6 +75,12 @@ async def test_groups_of_cpus_count_once_for_each_request() -> None:
     assert needs.suits_node("single")
 
 
+async def test_pods_of_one_template_need_the_same_devices_each() -> None:
+    pods = [needing({GPUS: count}, name=f"p{number}") for number, count in enumerate(("2", "2", "1", "0", "0", "2"))]
+    needs = await build_cluster().demand.compute(pods)
+    assert needs.by_pod == {"uid-p0": {GPU: 2}, "uid-p1": {GPU: 2}, "uid-p2": {GPU: 1}, "uid-p5": {GPU: 2}}
+
+
 # --- hosts whose devices differ from those of the drivers
 
 

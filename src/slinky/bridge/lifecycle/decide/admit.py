@@ -9,8 +9,9 @@ from slinky.bridge.lifecycle.decide import actions, retries
 from slinky.bridge.lifecycle.decide.actions import Plan
 from slinky.bridge.lifecycle.snapshot import SUBMISSION, ObstacleKind, Refusal, WorkloadSnapshot
 from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
-from slinky.bridge.status import reasons
-from slinky.bridge.status.reasons import ConditionText, Explanation, Reason
+from slinky.bridge.status import rejections
+from slinky.bridge.status.reasons import ConditionText, Reason
+from slinky.bridge.status.rejections import Explanation
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.kube.timestamps import seconds_since
@@ -95,7 +96,7 @@ def _avoidance_text(snapshot: WorkloadSnapshot, shortage: HostShortage) -> Condi
 
 def explain_refusal(refusal: Refusal) -> Explanation:
     """Why Slurm rejected a job, with the name that it does not know."""
-    explanation = reasons.explain_rejection(refusal.number, refusal.text)
+    explanation = rejections.explain_rejection(refusal.number, refusal.text)
     return replace(explanation, sentence=f"{explanation.sentence} {refusal.detail}".strip())
 
 

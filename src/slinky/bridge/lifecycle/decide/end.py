@@ -10,8 +10,9 @@ from slinky.bridge.lifecycle.decide import actions, recover, retries
 from slinky.bridge.lifecycle.decide.actions import EvictionLimit, Plan
 from slinky.bridge.lifecycle.snapshot import WorkloadSnapshot
 from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
-from slinky.bridge.status import conditions, reasons
-from slinky.bridge.status.reasons import ConditionText, JobEnd, Reason
+from slinky.bridge.status import conditions, job_ends
+from slinky.bridge.status.job_ends import JobEnd
+from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 
@@ -21,12 +22,12 @@ def follow_ended(
 ) -> None:
     """Evict pods that run; submit waiting pods again, or leave them waiting."""
     record = observed.record if observed.knowledge is JobKnowledge.OVER else None
-    end = reasons.job_end(record.state.base if record else "", lost=record is None or record.lost)
+    end = job_ends.job_end(record.state.base if record else "", lost=record is None or record.lost)
     detail = record.detail if record else None
     text = conditions.end_text(job, end, detail, waiting=False)
     bound = [pod for pod in active if pod_state.is_bound(pod)]
     if running := tuple(pod for pod in bound if not pod.metadata.deleting):
-        if end is reasons.LOST:
+        if end is job_ends.LOST:
             recover.recover(snapshot, plan, job, running, text)
         else:
             _evict(snapshot, plan, end, running, text)
@@ -62,6 +63,6 @@ def _resubmit(plan: Plan, end: JobEnd, pods: tuple[WorkloadPod, ...], text: Cond
     if end.deliberate:
         plan.add(actions.WriteCondition(pods, text), actions.ReleaseDevices(pods))
         return
-    if end is reasons.LOST:
+    if end is job_ends.LOST:
         plan.add(actions.PauseSubmissions())
     plan.add(actions.DetachPods(pods, text))

@@ -36,8 +36,9 @@ def follow_pending(
         _revise(snapshot, plan, job, active, members)
     else:
         position = snapshot.queue_positions.get(job, "")
-        plan.write(members, conditions.pending_text(record, position, snapshot.now))
-        if (left := conditions.seconds_until_start(record, snapshot.now)) is not None:
+        start = snapshot.start_ranges.get(job)
+        plan.write(members, conditions.pending_text(record, position, snapshot.now, start))
+        if (left := conditions.seconds_until_start(record, snapshot.now, start)) is not None:
             plan.retry_after(left + 1)  # an expected start that has passed is not shown any more
 
 
