@@ -53,6 +53,8 @@ def normalise(text: str, names: Mapping[int, str]) -> str:
     text = re.sub(r"position \d+ of \d+ eligible jobs?", "position N of N eligible jobs", text)
     text = re.sub(r"priority \d+(?: \(computed: [^)]*\))?", "priority N (computed: parts)", text)
     text = re.sub(r"\d+ unchanged", "N unchanged", text)
+    # Whether slurmctld has a plan depends on its first backfill cycle.
+    text = text.replace("; slurmctld's plan (in TIME) does not consider this", "")
     return re.sub(
         r"(in TIME(?: to TIME)?|now(?: to in TIME)?) \((?:simulation|slurmctld's plan)\)", "TIME (SOURCE)", text
     )

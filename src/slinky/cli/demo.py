@@ -16,7 +16,7 @@ from slinky.lab.progress import Progress
 
 NAME, NODES = "demo", 3
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()

@@ -19,8 +19,9 @@ from slinky.lab.prepare import archive, tools
 from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
-app = typer.Typer(help="A real Kubernetes and a real Slurm on this machine.", no_args_is_help=True)
-node = typer.Typer(help="Break and repair nodes.", no_args_is_help=True)
+_STYLE: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
+app = typer.Typer(help="A real Kubernetes and a real Slurm on this machine.", **_STYLE)
+node = typer.Typer(help="Break and repair nodes.", **_STYLE)
 app.add_typer(node, name="node")
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Name of the lab.", envvar="SLINKY_LAB")]

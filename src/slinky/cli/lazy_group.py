@@ -27,7 +27,8 @@ class LazyGroup(TyperGroup):
         """A command for lists and suggestions, which only has its help."""
         if cmd_name not in self.table:
             return None
-        return TyperCommand(name=cmd_name, help=self.table[cmd_name][1])
+        text = self.table[cmd_name][1]
+        return TyperCommand(name=cmd_name, help=text, short_help=text)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The command itself, for execution."""

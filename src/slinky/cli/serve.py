@@ -162,7 +162,7 @@ def web(health_addr: Health = "0", metrics_addr: Metrics = "0", log_level: Level
     )
 
 
-app = typer.Typer(pretty_exceptions_enable=False)
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 for _command in (operator, webhook, bridge, bridge_admission, exporter, web):
     _class = CompatFlags if _command in (operator, webhook) else None
     app.command(_command.__name__.replace("_", "-"), cls=_class)(_command)

@@ -18,14 +18,15 @@ from slinky.cli.main import app
 
 FOLDER = Path(__file__).parent / "golden"
 EXPLAIN, VERBS = GoldenFile(FOLDER / "explain.txt"), GoldenFile(FOLDER / "verbs.txt")
+MISTAKES = GoldenFile(FOLDER / "mistakes.txt")
 
 
-def run_verb(queue: PendingQueue, *arguments: str) -> str:
+def run_verb(queue: PendingQueue, *arguments: str, code: int = 0) -> str:
     """The output of the command, without what differs between runs."""
     slurm = queue.slurm
     result = CliRunner().invoke(app, [*arguments, "--url", slurm.url], env={"SLURM_JWT": slurm.token()})
-    assert result.exit_code == 0, result.output
-    text = normalise(result.stdout, queue.names).replace(slurm.url, "URL").replace(__version__, "VERSION")
+    assert result.exit_code == code, result.output
+    text = normalise(result.output, queue.names).replace(slurm.url, "URL").replace(__version__, "VERSION")
     # A queue that is decided at once may be older than the first backfill cycle.
     text = re.sub(r"backfill cycle: .*", "backfill cycle: TIME", text)
     return re.sub(r"slurm: +\d+\.\d+\.\d+\S*", "slurm: RELEASE", text)
@@ -67,12 +68,41 @@ def test_a_drained_node_is_explained(pending_queue: PendingQueue) -> None:
         ["whatif", "$Priority", "--to-partition", "short", "--time", "5m"],
         ["doctor"],
         ["version"],
+        ["hold", "$Resources", "--dry-run"],
+        ["release", "$JobHeldUser", "--dry-run"],
+        ["cancel", "$Resources", "$Priority", "--dry-run"],
+        ["drain", "k007", "--reason", "broken fan", "--dry-run"],
+        ["undrain", "k010", "--dry-run"],
     ],
     ids=" ".join,
 )
 def test_a_verb_prints_the_cluster(pending_queue: PendingQueue, arguments: list[str]) -> None:
     words = [str(pending_queue.jobs[word[1:]]) if word.startswith("$") else word for word in arguments]
     VERBS.check(" ".join(arguments), table(run_verb(pending_queue, *words)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["explain", "999999"], 3),
+        (["explain", "k07"], 3),
+        (["nodes", "k07"], 3),
+        (["drain", "k01", "--reason", "fan", "--yes"], 3),
+        (["release", "$Resources", "--yes"], 1),
+        (["hold", "$Resources"], 2),
+        (["queue", "-t", "SLEEPING"], 2),
+        (["whatif", "--drain", "k07"], 3),
+        (["whatif", "--add", "buzy=1"], 3),
+        (["logs", "$Resources"], 1),
+        (["logs", "999999"], 3),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_answered_with_a_sentence_and_a_code(
+    pending_queue: PendingQueue, arguments: list[str], code: int
+) -> None:
+    words = [str(pending_queue.jobs[word[1:]]) if word.startswith("$") else word for word in arguments]
+    MISTAKES.check(f"{' '.join(arguments)} -> {code}", run_verb(pending_queue, *words, code=code))
 
 
 def test_at_least_25_reasons_are_produced() -> None:

@@ -2,6 +2,7 @@
 """Support bundles: no secret is in them, their size is bounded, and a failure leaves no file behind."""
 
 import base64
+import hashlib
 import json
 import tarfile
 import time
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from slinky.cli.bundle.archive import CUT, ENTRY_BYTES, BundleWriter
 from slinky.cli.bundle.gather import choose_path
 from slinky.cli.bundle.redaction import REDACTED, Redactor
+from slinky.cli.bundle.value_search import PIECE, ValueSearch
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdW4iOiJzbHVybSJ9.c2lnbmF0dXJl"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\n-----END RSA PRIVATE KEY-----"
@@ -82,6 +84,30 @@ def test_a_value_of_a_secret_is_found_in_every_form(value: bytes, text: str) -> 
         assert plain not in redactor.redact_text(f"{text}{plain}") or plain in REDACTED
         quoted = json.dumps(plain)
         assert quoted[1:-1] not in redactor.redact_text(quoted) or quoted[1:-1] in REDACTED
+
+
+SHORT_TEXTS = st.text("ab", min_size=PIECE, max_size=9)
+
+
+@given(st.sets(SHORT_TEXTS, max_size=6), st.text("abc", max_size=60))
+def test_every_occurrence_of_every_value_is_found_also_where_they_overlap(values: set[str], text: str) -> None:
+    covered = [False] * len(text)
+    for value in values:
+        for start in range(len(text)):
+            if text.startswith(value, start):
+                covered[start : start + len(value)] = [True] * len(value)
+    kept = "".join(letter for letter, is_covered in zip(text, covered, strict=True) if not is_covered)
+    replaced = ValueSearch(values).replace(text, "*")
+    assert replaced.replace("*", "") == kept
+    assert ("*" in replaced) == any(covered)
+
+
+def test_many_values_are_searched_in_one_pass() -> None:
+    # A search for each value would take minutes, which the time limit of unit tests ends.
+    values = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(20_000)]
+    noise = "".join(hashlib.sha512(b"%d" % number).hexdigest() for number in range(15_000))
+    text = noise + values[7] + noise
+    assert Redactor([value.encode() for value in values]).redact_text(text) == noise + REDACTED + noise
 
 
 @pytest.mark.parametrize("part", ["a", "eyJ-", "a://", "password", "-----BEGIN PRIVATE KEY-----", "token=", "ssh-"])

@@ -13,7 +13,7 @@ from slinky.cli.access.kubernetes import choose_tokens, read_refusal
 from slinky.cli.access.targets import find_target
 from slinky.cli.cluster.command import CommandError, ExitStatus
 from slinky.cli.cluster.confirmation import confirm
-from slinky.cli.cluster.drain import describe_drain
+from slinky.cli.cluster.drain import describe_drain, describe_new_drain
 from slinky.cli.cluster.job_actions import describe, find_problem
 from slinky.cli.cluster.output import OutputFormat, print_document, print_rows
 from slinky.cli.cluster.queue import parse_states
@@ -45,7 +45,11 @@ def test_targets(text: str, found: int | str) -> None:
     [
         ("gpu-3", ExitStatus.NOT_FOUND, "there is no node gpu-3; did you mean gpu-2 or gpu-1?"),
         ("job/x", ExitStatus.USAGE, "is not the id of a job"),
-        ("99", ExitStatus.NOT_FOUND, "there is no job that slurmctld still knows 99"),
+        ("99", ExitStatus.NOT_FOUND, "there is no job 99 that slurmctld still knows"),
+        ("", ExitStatus.USAGE, "a name is empty"),
+        ("9" * 5000, ExitStatus.NOT_FOUND, "there is no node 999"),
+        ("job/" + "9" * 5000, ExitStatus.USAGE, "is not the id of a job"),
+        ("٣", ExitStatus.NOT_FOUND, "there is no node"),
         ("disk/1", ExitStatus.USAGE, "is not job, node or pod"),
         ("node/\x1b", ExitStatus.NOT_FOUND, "\\x1b"),
     ],
@@ -94,6 +98,7 @@ def test_documents_are_read_back(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("hold", job(1), ""),
         ("hold", running(1, "n1"), "runs already"),
+        ("hold", job(1, hold=True), "is held already"),
         ("release", job(1), "is not held"),
         ("release", job(1, hold=True), ""),
         ("cancel", job(1, job_state=("COMPLETED",)), "has ended (completed)"),
@@ -125,6 +130,8 @@ def test_without_a_terminal_nothing_is_changed_unasked(monkeypatch: pytest.Monke
 def test_a_drain_of_a_controller_is_recognized() -> None:
     foreign = host("n1", words=("IDLE", "DRAIN"), reason="fan", reason_set_by_user="ops")
     assert describe_drain(foreign) == "undrain n1, which ops drained: fan"
+    assert describe_new_drain(host("n1"), "gpu") == "drain n1 (idle): gpu"
+    assert describe_new_drain(foreign, "gpu").endswith("gpu; this replaces the reason of ops: fan")
     managed = host("n1", words=("IDLE", "DRAIN"), reason="slurm-bridge: cordoned")
     assert "drains the node again" in describe_drain(managed)
 

@@ -18,9 +18,9 @@ from slinky.cli.cluster.output import OutputFormat
 from slinky.cli.pods.job_output import OutputFile, expand_pattern, locate_output
 from slinky.cli.pods.line_printer import LINE_LIMIT, LinePrinter
 from slinky.cli.pods.log_options import LogOptions
+from slinky.cli.pods.login_shell import choose_login_pod, choose_login_set, shell_command
 from slinky.cli.pods.native_output import find_tail, tail_command
 from slinky.cli.pods.pod_logs import choose_containers
-from slinky.cli.pods.shell import choose_login_pod, choose_login_set, shell_command
 from slinky.kube import Condition, KubeError, ObjectMeta, Pod
 from slinky.kube.exec import read_exit_code
 from slinky.kube.views import ContainerRunState, ContainerStatus, ContainerWaiting, PodSpec, PodStatus

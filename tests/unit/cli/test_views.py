@@ -15,6 +15,7 @@ from slinky.cli.cluster.nodes import render_nodes
 from slinky.cli.cluster.output import OutputFormat
 from slinky.cli.cluster.queue import render_queue
 from slinky.cli.cluster.status import render_status
+from slinky.slurm import number
 
 DRAINED = host("n9", words=("IDLE", "DRAIN"), reason="fan\x1b", reason_set_by_user="ops")
 QUEUE = cluster(
@@ -34,7 +35,7 @@ DOCUMENTS = ((OutputFormat.JSON, json.loads), (OutputFormat.YAML, yaml.safe_load
         (ANY, ["7", "5"]),
         ((True, "", "", ""), ["5"]),
         ((False, "alice", "", ""), ["7"]),
-        ((False, "", "other", ""), []),
+        ((False, "alice,nobody", "work", "R"), []),
         ((False, "", "work", "CD"), ["8"]),
         ((False, "", "", "all"), ["7", "5", "8"]),
     ],
@@ -74,6 +75,21 @@ def test_tables_for_people() -> None:
     assert "NODES" in render_forecast(QUEUE, [], OutputFormat.WIDE).splitlines()[0]
     assert render_explanations((QUEUE, ["7", "node/n9"])).count("\n") == 1
     assert isinstance(render_explanations((QUEUE, ["7"]), OutputFormat.NAME), str)
+
+
+def test_the_start_of_a_job_far_behind_is_left_to_the_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slinky.cli.cluster.explain.FORECAST_JOBS", 2)
+    queue = cluster(*(job(index, priority=number(100 - index)) for index in (1, 2, 3)))
+    near, far = (render_explanations((queue, [name])) for name in ("2", "3"))
+    assert "Expected start: " in near
+    assert far.endswith("Its expected start is computed by `slinky forecast 3`.")
+
+
+def test_an_unknown_partition_suggests_near_ones() -> None:
+    with pytest.raises(CommandError, match="there is no partition wrk; did you mean work"):
+        render_queue((QUEUE, ""), (False, "", "wrk", ""))
+    with pytest.raises(CommandError, match="there is no node in the partition wrk; did you mean work"):
+        render_nodes(QUEUE.hosts, [], ("wrk", ""))
 
 
 def test_an_unknown_node_suggests_near_ones() -> None:

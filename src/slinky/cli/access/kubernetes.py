@@ -19,7 +19,17 @@ from slinky.api.token import TOKENS, Token
 from slinky.cli.access.connection import ConnectedCluster
 from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, not_found, read_token
 from slinky.insight.plain_text import listed
-from slinky.kube import CONFIG_MAPS, PODS, SECRETS, Key, KubeClient, Misconfigured, NotFound, Unreachable, connect
+from slinky.kube import (
+    CONFIG_MAPS,
+    SECRETS,
+    Forbidden,
+    Key,
+    KubeClient,
+    Misconfigured,
+    NotFound,
+    Unreachable,
+    connect,
+)
 from slinky.kube.certificates import CA_CERTIFICATE
 from slinky.kube.transport import Transport
 from slinky.slurm import SlurmClient
@@ -38,17 +48,13 @@ async def open_kubernetes_cluster(options: ClusterOptions) -> AsyncIterator[Conn
     """Connect to the cluster that the flags name. Raises `CommandError`, `KubeError` or `SlurmError`."""
     async with contextlib.AsyncExitStack() as stack:
         kube = await stack.enter_async_context(open_kubernetes(options))
-        rest_api = await _find_rest_api(kube, options)
+        rest_api = await find_rest_api(kube, options)
         token = await _find_token(kube, rest_api, options)
         where = f"{rest_api.metadata.namespace}/{rest_api.spec.controller_ref.name}"
         transport = None if _in_pod(options) else ServiceProxyTransport(kube.transport, rest_api)
         tls = await read_authorities(kube, rest_api) if transport is None else None
         client = await stack.enter_async_context(SlurmClient(rest_api.url, token, tls=tls, transport=transport))
-
-        async def find_pod_job(name: str, namespace: str) -> str:
-            return await job_of_pod(kube, name, namespace or kube.namespace)
-
-        yield ConnectedCluster(client, where, find_pod_job, kube, rest_api.metadata.namespace)
+        yield ConnectedCluster(client, where, kube, rest_api.metadata.namespace)
 
 
 @contextlib.asynccontextmanager
@@ -72,35 +78,33 @@ async def read_authorities(kube: KubeClient, rest_api: RestApi) -> ssl.SSLContex
     return ssl.create_default_context(cadata=config.data.get(CA_CERTIFICATE, ""))
 
 
-async def job_of_pod(kube: KubeClient, name: str, namespace: str) -> str:
-    """The id of the job that a pod stands for. Raises `CommandError` for a pod without one."""
-    pod = await kube.find(PODS, Key(namespace, name))
-    if pod is None:
-        pods = [other.metadata.name for other in await kube.list(PODS, namespace=namespace)]
-        raise not_found(f"pod in {namespace}", name, pods)
-    job = pod.metadata.labels.get(POD_JOB_LABEL, "")
-    if not job:
-        raise CommandError(f"the pod {namespace}/{name} has no Slurm job; see its condition SlurmScheduled")
-    return job
-
-
-async def _find_rest_api(kube: KubeClient, options: ClusterOptions) -> RestApi:
+async def find_rest_api(kube: KubeClient, options: ClusterOptions) -> RestApi:
+    """The RestApi of the cluster that the flags name. Raises `CommandError` if there is none, or several."""
+    namespace = options.namespace
     try:
-        found = await kube.list(REST_APIS, namespace=options.namespace)
+        found = await kube.list(REST_APIS, namespace=namespace)
     except NotFound as error:
         raise CommandError("this Kubernetes has no Slurm cluster: the operator's kinds are not installed") from error
-    if options.cluster:
+    except Forbidden:
+        if namespace:
+            raise
+        # A user of one namespace may not search the others.
+        namespace = kube.namespace
+        found = await kube.list(REST_APIS, namespace=namespace)
+    if options.cluster and found:
         named = [api for api in found if api.spec.controller_ref.name == options.cluster]
         if not named:
             raise not_found("Slurm cluster", options.cluster, [api.spec.controller_ref.name for api in found])
         found = named
     clusters = sorted({str(api.controller_key) for api in found})
     if not found:
-        controllers = await kube.list(CONTROLLERS, namespace=options.namespace)
+        controllers = await kube.list(CONTROLLERS, namespace=namespace)
+        controllers = [item for item in controllers if options.cluster in ("", item.metadata.name)]
         if controllers:
             raise CommandError(f"the Slurm cluster {controllers[0].metadata.key} has no RestApi; create one")
-        where = f"the namespace {options.namespace}" if options.namespace else "this Kubernetes"
-        raise CommandError(f"there is no Slurm cluster in {where}", ExitStatus.NOT_FOUND)
+        where = f"the namespace {namespace}" if namespace else "this Kubernetes"
+        other = "; -n names another namespace" if namespace != options.namespace else ""
+        raise CommandError(f"there is no Slurm cluster in {where}{other}", ExitStatus.NOT_FOUND)
     if len(clusters) > 1:
         raise CommandError(
             f"there are several Slurm clusters: {listed(clusters)}; choose one with -n and -c", ExitStatus.USAGE

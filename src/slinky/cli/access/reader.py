@@ -5,15 +5,17 @@ Jobs and nodes are required. Everything else is optional: what cannot be read is
 explanation can say what it does not know. A reader that reads again asks slurmctld only for what has changed.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slinky.insight.plain_text import plain
 from slinky.insight.queue_snapshot import QueueSnapshot
-from slinky.slurm import Host, Job, Malformed, SlurmClient, SlurmError
+from slinky.slurm import Host, Job, Malformed, SlurmError
 from slinky.slurm.model.results import Conf, Listing
+
+if TYPE_CHECKING:
+    from slinky.slurm import SlurmClient
 
 #: Seconds of accounting history from which a forecast learns how much of their limits jobs use.
 HISTORY_SECONDS = 86400
@@ -24,7 +26,7 @@ REFRESH_SECONDS = 30
 class SnapshotReader:
     """Reads a cluster repeatedly. While nothing changes, each read costs two short answers of slurmctld."""
 
-    def __init__(self, client: SlurmClient, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, client: "SlurmClient", *, clock: Callable[[], float] = time.time) -> None:
         self._client = client
         self._clock = clock
         self._jobs: Listing[Job] | None = None
@@ -39,7 +41,9 @@ class SnapshotReader:
 
     async def snapshot(self, *, accounting: bool = True, history: bool = False) -> QueueSnapshot:
         """The cluster now; the same object as before if nothing has changed. Raises `SlurmError`."""
-        jobs, hosts = await asyncio.gather(self._read_jobs(), self.hosts())
+        from asyncio import gather
+
+        jobs, hosts = await gather(self._read_jobs(), self.hosts())
         last, now = self._last, self._clock()
         if last and last.jobs is jobs and last.hosts is hosts and now - last.now < REFRESH_SECONDS:
             return last
@@ -53,12 +57,14 @@ class SnapshotReader:
         return self._jobs.items if self._jobs else ()
 
 
-async def read_snapshot(client: SlurmClient, *, accounting: bool = True, history: bool = False) -> QueueSnapshot:
+async def read_snapshot(client: "SlurmClient", *, accounting: bool = True, history: bool = False) -> QueueSnapshot:
     """The cluster as slurmrestd reports it now. Raises `SlurmError` if jobs or nodes cannot be read."""
     return await SnapshotReader(client).snapshot(accounting=accounting, history=history)
 
 
-async def _read_rest(client: SlurmClient, now: float, *, accounting: bool, history: bool) -> dict[str, Any]:
+async def _read_rest(client: "SlurmClient", now: float, *, accounting: bool, history: bool) -> dict[str, Any]:
+    from asyncio import gather
+
     begin = int(now) - HISTORY_SECONDS
     reads: dict[str, Callable[[], Awaitable[Any]]] = {
         "partitions": client.partitions,
@@ -75,7 +81,7 @@ async def _read_rest(client: SlurmClient, now: float, *, accounting: bool, histo
         }
     if history:
         reads["history"] = lambda: client.accounting.jobs(start_time=begin)
-    results = await asyncio.gather(*(read() for read in reads.values()), return_exceptions=True)
+    results = await gather(*(read() for read in reads.values()), return_exceptions=True)
     fields: dict[str, Any] = {}
     unknown: list[str] = []
     for name, result in zip(reads, results, strict=True):

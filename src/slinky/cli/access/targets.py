@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the job or node that an argument names: `123`, `123_4`, `job/123`, `node/k001`, `pod/NAME`, `k001`."""
 
+import re
+
 from slinky.cli.cluster.command import CommandError, ExitStatus, not_found
 from slinky.insight.plain_text import plain
 from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.slurm import Host, Job
 
+#: An id of a job, a task of an array, or a component of a heterogeneous job.
+_JOB = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?")
+
 
 def find_target(text: str, snapshot: QueueSnapshot) -> Job | Host:
     """The job or node. Raises `CommandError` with near names if there is none."""
     kind, _, name = text.rpartition("/")
-    if kind in ("", "job") and name.replace("_", "").replace("+", "").isdecimal():
+    if not name:
+        raise CommandError("a name is empty: name a job, a node or a pod", ExitStatus.USAGE)
+    if kind in ("", "job") and _JOB.fullmatch(name):
         return find_job(name, snapshot)
     if kind == "job":
         raise CommandError(f"{plain(name, 80)!r} is not the id of a job", ExitStatus.USAGE)
@@ -22,7 +29,9 @@ def find_target(text: str, snapshot: QueueSnapshot) -> Job | Host:
 
 
 def find_job(name: str, snapshot: QueueSnapshot) -> Job:
-    """A job by its id, by array and task, or by its heterogeneous job and offset."""
+    """A job by its id, by array and task, or by its heterogeneous job and offset. Raises `CommandError`."""
+    if not _JOB.fullmatch(name):
+        raise CommandError(f"{plain(name, 80)!r} is not the id of a job", ExitStatus.USAGE)
     array, _, task = name.partition("_")
     if task and task.isdecimal():
         records = [job for job in snapshot.jobs if job.array_job_id.whole == int(array)]
@@ -38,5 +47,4 @@ def find_job(name: str, snapshot: QueueSnapshot) -> Job:
                 return job
     if name.isdecimal() and int(name) in snapshot.jobs_by_id:
         return snapshot.jobs_by_id[int(name)]
-    ended = " that slurmctld still knows"
-    raise not_found(f"job{ended}", name, [str(number) for number in snapshot.jobs_by_id])
+    raise not_found("job", name, [str(number) for number in snapshot.jobs_by_id], "that slurmctld still knows")

@@ -84,8 +84,8 @@ async def _gather(options: ClusterOptions, path: Path, limit: int, with_logs: bo
 
 
 async def _add_kubernetes(options: ClusterOptions, bundle: BundleWriter, problems: list[str], with_logs: bool) -> None:
-    from slinky.cli.access.kubernetes import open_kubernetes  # noqa: PLC0415 -- a plain Slurm needs no Kubernetes
-    from slinky.cli.bundle import kubernetes_facts as facts  # noqa: PLC0415
+    from slinky.cli.access.kubernetes import open_kubernetes
+    from slinky.cli.bundle import kubernetes_facts as facts
 
     async with open_kubernetes(options) as kube:
         namespaces = await facts.find_namespaces(kube, options.namespace, problems)
@@ -101,9 +101,9 @@ async def _add_kubernetes(options: ClusterOptions, bundle: BundleWriter, problem
 
 
 async def _add_slurm(options: ClusterOptions, bundle: BundleWriter, problems: list[str]) -> None:
-    from slinky.cli.bundle.slurm_facts import add_slurm  # noqa: PLC0415
-    from slinky.kube.errors import KubeError  # noqa: PLC0415
-    from slinky.slurm import SlurmError  # noqa: PLC0415
+    from slinky.cli.bundle.slurm_facts import add_slurm
+    from slinky.kube.errors import KubeError
+    from slinky.slurm import SlurmError
 
     try:
         async with open_cluster(options) as cluster:
@@ -124,7 +124,7 @@ def summarize(bundle: BundleWriter, problems: list[str]) -> dict[str, Any]:
 
 def print_to_bundle(bundle: BundleWriter, summary: dict[str, Any]) -> None:
     """Add the summary with the list of entries."""
-    import json  # noqa: PLC0415
+    import json
 
     bundle.add("summary.json", json.dumps(summary | {"files": bundle.entries}, indent=1) + "\n", always=True)
 

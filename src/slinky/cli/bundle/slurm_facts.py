@@ -8,10 +8,8 @@ import msgspec
 
 from slinky import __version__
 from slinky.cli.access.connection import ConnectedCluster
-from slinky.cli.access.reader import read_snapshot
 from slinky.cli.bundle.archive import BundleWriter
-from slinky.cli.cluster.doctor import check_token
-from slinky.insight.health_checks import check_health
+from slinky.cli.doctor.doctor import format_findings, slurm_findings
 from slinky.insight.plain_text import plain
 from slinky.slurm import SlurmError
 from slinky.slurm.transport.endpoints import Endpoint, Slurmctld
@@ -40,7 +38,7 @@ async def add_slurm(cluster: ConnectedCluster, bundle: BundleWriter, problems: l
             continue
         bundle.add(f"slurm/{name}.json", dump_text(bundle, raw.body))
     try:
-        bundle.add("doctor.txt", await _findings(cluster))
+        bundle.add("doctor.txt", format_findings(await slurm_findings(cluster)) + "\n")
         bundle.add("versions.json", json.dumps(await _versions(cluster), indent=1) + "\n")
     except SlurmError as error:
         problems.append(f"doctor: {plain(str(error), 300)}")
@@ -55,13 +53,6 @@ def dump_text(bundle: BundleWriter, body: bytes | bytearray) -> str:
     if isinstance(value, dict):
         value = {key: item[:RECORDS_MAX] if isinstance(item, list) else item for key, item in value.items()}
     return json.dumps(bundle.redactor.redact_object(value), indent=1) + "\n"
-
-
-async def _findings(cluster: ConnectedCluster) -> str:
-    snapshot = await read_snapshot(cluster.client)
-    findings = [*check_token(cluster.client.session.tokens.token(), snapshot.now), *check_health(snapshot)]
-    lines = [f"{finding.severity.value}: {finding.sentence} {finding.fix}" for finding in findings]
-    return "\n".join(lines or ["no problem found"]) + "\n"
 
 
 async def _versions(cluster: ConnectedCluster) -> dict[str, Any]:

@@ -71,7 +71,11 @@ def with_cluster(command: Callable[..., None]) -> Callable[..., None]:
 
     def run(**values: Any) -> None:
         options = ClusterOptions(**{field.name: values.pop(field.name) for field in fields(ClusterOptions)})
-        command(options, **values)
+        try:
+            command(options, **values)
+        except CommandError as error:
+            # A flag that is refused before the cluster is asked.
+            fail(str(error), error.status)
 
     own = list(inspect.signature(command).parameters.values())[1:]
     flags = [
@@ -91,7 +95,7 @@ def cluster_app(command: Callable[..., None]) -> typer.Typer:
 
 def cluster_apps(*commands: Callable[..., None]) -> typer.Typer:
     """The application of several verbs of one module."""
-    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
     for command in commands:
         app.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})(with_cluster(command))
     return app
@@ -103,15 +107,15 @@ def run_command(work: Coroutine[Any, Any, None], *, endless: bool = False) -> No
     For a command that runs until it is interrupted (`endless`), Ctrl-C is success.
     """
     # Imported here: only a verb that talks to a cluster needs the libraries.
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
-    from slinky.kube.errors import ApiError, Forbidden, KubeError, Unauthorized, Unreachable  # noqa: PLC0415
-    from slinky.slurm import AuthError, Denied, Retryable, SlurmError, SlurmNotFound  # noqa: PLC0415
+    from slinky.kube.errors import ApiError, Forbidden, KubeError, Unauthorized, Unreachable
+    from slinky.slurm import AuthError, Denied, Retryable, SlurmError, SlurmNotFound
 
     statuses: tuple[tuple[type[Exception], ExitStatus, str], ...] = (
         (SlurmNotFound, ExitStatus.NOT_FOUND, "Slurm does not know it"),
         (Denied, ExitStatus.DENIED, "Slurm denies the request"),
-        (AuthError, ExitStatus.DENIED, "Slurm refuses the token"),
+        (AuthError, ExitStatus.DENIED, "Slurm refuses the token, which may have expired (`scontrol token` makes one)"),
         (Retryable, ExitStatus.UNREACHABLE, "Slurm cannot be reached"),
         (SlurmError, ExitStatus.FAILED, "Slurm rejects the request"),
         (Forbidden, ExitStatus.DENIED, "Kubernetes denies the request"),
@@ -139,11 +143,11 @@ def fail(message: str, status: ExitStatus) -> None:
     raise typer.Exit(int(status))
 
 
-def not_found(noun: str, name: str, known: list[str]) -> CommandError:
-    """The error for an unknown name, with near ones."""
+def not_found(noun: str, name: str, known: list[str], where: str = "") -> CommandError:
+    """The error for an unknown name, with near ones; `where` says in which set it was searched."""
     near = get_close_matches(name, known, n=3)
     hint = f"; did you mean {' or '.join(plain(other, 80) for other in near)}?" if near else ""
-    return CommandError(f"there is no {noun} {plain(name, 80)}{hint}", ExitStatus.NOT_FOUND)
+    return CommandError(f"there is no {noun} {plain(name, 80)}{where and ' ' + where}{hint}", ExitStatus.NOT_FOUND)
 
 
 def read_token(path: str) -> str:

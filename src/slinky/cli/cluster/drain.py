@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slinky drain` and `undrain`: stop and resume the start of jobs on nodes, after naming who drained them and why."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,11 +9,16 @@ from slinky.api.names.metadata import REASON_PREFIX as OPERATOR_PREFIX
 from slinky.bridge.names import DRAIN_PREFIX as BRIDGE_PREFIX
 from slinky.cli.access.connection import open_cluster
 from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_apps, not_found, run_command
-from slinky.cli.cluster.confirmation import DryRun, Yes, confirm
+from slinky.cli.cluster.confirmation import DryRun, Yes, confirm, explained_denial
 from slinky.insight.queue_snapshot import host_names
-from slinky.slurm import Host, NodeUpdate, SlurmClient
+from slinky.slurm import Host, NodeUpdate
+
+if TYPE_CHECKING:
+    from slinky.slurm import SlurmClient
 
 Nodes = Annotated[list[str], typer.Argument(help="Nodes, as hostlists: k001 or k[001-004].")]
+#: The right that changes nodes.
+OPERATOR = "an operator of Slurm (`sacctmgr modify user NAME set adminlevel=Operator`)"
 #: Beginnings of the reasons with which the operator and the bridge drain; they drain such a node again.
 MANAGED_PREFIXES = (BRIDGE_PREFIX, OPERATOR_PREFIX)
 
@@ -39,10 +44,11 @@ async def _drain(options: ClusterOptions, nodes: list[str], reason: str, *, yes:
         raise CommandError("a drain needs a reason", ExitStatus.USAGE)
     async with open_cluster(options) as cluster:
         hosts = await find_hosts(cluster.client, nodes)
-        actions = [f"drain {host.name} ({str(host.state).lower()}): {reason}" for host in hosts]
+        actions = [describe_new_drain(host, reason) for host in hosts]
         if confirm(actions, yes=yes, dry_run=dry_run):
             change = NodeUpdate(state=["DRAIN"], reason=reason)
-            await cluster.client.update_nodes([host.name for host in hosts], change)
+            with explained_denial(cluster.client, "drain nodes", OPERATOR):
+                await cluster.client.update_nodes([host.name for host in hosts], change)
 
 
 async def _undrain(options: ClusterOptions, nodes: list[str], *, yes: bool, dry_run: bool) -> None:
@@ -51,10 +57,11 @@ async def _undrain(options: ClusterOptions, nodes: list[str], *, yes: bool, dry_
         if not hosts:
             raise CommandError("none of these nodes is drained")
         if confirm([describe_drain(host) for host in hosts], yes=yes, dry_run=dry_run):
-            await cluster.client.update_nodes([host.name for host in hosts], NodeUpdate(state=["RESUME"]))
+            with explained_denial(cluster.client, "undrain nodes", OPERATOR):
+                await cluster.client.update_nodes([host.name for host in hosts], NodeUpdate(state=["RESUME"]))
 
 
-async def find_hosts(client: SlurmClient, texts: list[str]) -> list[Host]:
+async def find_hosts(client: "SlurmClient", texts: list[str]) -> list[Host]:
     """The nodes of some hostlists. Raises `CommandError` if one does not exist."""
     listing = await client.nodes()
     known = {host.name: host for host in (listing.items if listing else ())}
@@ -63,6 +70,14 @@ async def find_hosts(client: SlurmClient, texts: list[str]) -> list[Host]:
         if name not in known:
             raise not_found("node", name, list(known))
     return [known[name] for name in names]
+
+
+def describe_new_drain(host: Host, reason: str) -> str:
+    """What is done with a node, and whose reason is replaced."""
+    text = f"drain {host.name} ({str(host.state).lower()}): {reason}"
+    if not host.state.draining:
+        return text
+    return f"{text}; this replaces the reason of {host.reason_set_by_user or 'an unknown user'}: {host.reason}"
 
 
 def describe_drain(host: Host) -> str:

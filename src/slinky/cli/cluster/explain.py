@@ -1,70 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`slinky explain`: why a job waits, or what a node does, as one paragraph."""
+"""`slinky explain`: why a job, pod or gang waits, or what a node or NodeSet does, as one paragraph."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from slinky.cli.access.connection import ConnectedCluster
-from slinky.cli.access.reader import SnapshotReader
 from slinky.cli.access.targets import find_target
 from slinky.cli.cluster.command import ClusterOptions, cluster_app
 from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_paragraph
-from slinky.cli.cluster.watch import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
-from slinky.insight.explain import explain_host, explain_job
-from slinky.insight.forecast import forecast
+from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
 from slinky.insight.queue_snapshot import QueueSnapshot
-from slinky.slurm import Host
+from slinky.slurm import Host, Job
+
+if TYPE_CHECKING:
+    from slinky.cli.access.connection import ConnectedCluster
+    from slinky.cli.access.reader import SnapshotReader
+    from slinky.insight.explain import GangFacts, NodeSetFacts, QueueExplanation
+    from slinky.insight.forecast import StartRange
+
+#: Kinds of arguments that only Kubernetes knows.
+KUBERNETES_KINDS = ("pod", "gang", "nodeset")
 
 Targets = Annotated[
-    list[str], typer.Argument(help="Job (123, 123_4, job/123), node (k001, node/k001) or pod (pod/NAME).")
+    list[str],
+    typer.Argument(
+        help="Job (123, 123_4, job/123), node (k001, node/k001), pod (pod/NAME), gang (gang/NAME: a PodGroup, JobSet, "
+        "LeaderWorkerSet or batch job) or NodeSet (nodeset/NAME)."
+    ),
 ]
+#: What an argument stands for: a name to find in the snapshot, or what Kubernetes knows.
+Target: TypeAlias = "str | GangFacts | NodeSetFacts"
+#: Jobs of the queue of which an explanation has the expected start; `slinky forecast` computes it for all.
+FORECAST_JOBS = 1000
 
 
 def explain(
     options: ClusterOptions,
     targets: Targets,
     output: Output = OutputFormat.TEXT,
-    pod_namespace: Annotated[str, typer.Option(help="Namespace of pods; by default that of the context.")] = "",
+    pod_namespace: Annotated[
+        str, typer.Option(help="Namespace of pods, gangs and NodeSets; by default that of the context.")
+    ] = "",
     watch: Watch = False,
     interval: Interval = INTERVAL_SECONDS,
 ) -> None:
-    """Say why a job waits, or what a node does, and what to do next.
+    """Say why a job, pod or gang waits, or what a node or NodeSet does, and what to do next.
 
     Slurm reports one reason, even if several apply. This command checks all of them. It names what blocks the job, the
     rank of the job in the queue, its expected start and the next step.
     """
     view = ClusterView(
-        partial(_read, targets=targets, pod_namespace=pod_namespace), partial(render_explanations, output=output)
+        partial(_read, options=options, targets=targets, pod_namespace=pod_namespace),
+        partial(render_explanations, output=output),
     )
     run_view(options, view, output, watch=watch, interval=interval)
 
 
 async def _read(
-    cluster: ConnectedCluster, reader: SnapshotReader, *, targets: list[str], pod_namespace: str
-) -> tuple[QueueSnapshot, list[str]]:
+    cluster: "ConnectedCluster",
+    reader: "SnapshotReader",
+    *,
+    options: ClusterOptions,
+    targets: list[str],
+    pod_namespace: str,
+) -> tuple[QueueSnapshot, list[Target]]:
     snapshot = await reader.snapshot()
-    names = [
-        await cluster.job_of_pod(target.removeprefix("pod/"), pod_namespace) if target.startswith("pod/") else target
-        for target in targets
-    ]
-    return snapshot, names
+    found: list[Target] = []
+    for target in targets:
+        kind, _, name = target.partition("/")
+        if name and kind in KUBERNETES_KINDS:
+            found += await _find_in_kubernetes(cluster, options, kind, name, pod_namespace)
+        else:
+            found.append(target)
+    return snapshot, found
 
 
-def render_explanations(data: tuple[QueueSnapshot, list[str]], output: OutputFormat = OutputFormat.TEXT) -> str:
-    """What the jobs and nodes of these names wait for. Raises `CommandError` for an unknown one."""
-    snapshot, names = data
-    objects = [find_target(name, snapshot) for name in names]
-    ranges = forecast(snapshot) if any(not isinstance(item, Host) and item.state.pending for item in objects) else {}
+async def _find_in_kubernetes(
+    cluster: "ConnectedCluster", options: ClusterOptions, kind: str, name: str, namespace: str
+) -> list[Target]:
+    """What Kubernetes knows of an object, then the Slurm jobs of its pods. Raises `CommandError` or `KubeError`."""
+    # A plain Slurm needs no Kubernetes client, whose import costs more than everything else.
+    from slinky.cli.access import workload_facts
+
+    async with cluster.open_kube(options) as kube:
+        if kind == "nodeset":
+            return [await workload_facts.read_node_set(kube, name, namespace or cluster.namespace or kube.namespace)]
+        read = workload_facts.read_pod if kind == "pod" else workload_facts.read_gang
+        gang = await read(kube, name, namespace or kube.namespace)
+    jobs = list(dict.fromkeys(pod.job_id for pod in gang.pods if pod.job_id))
+    # The job of a single pod says everything, unless its containers cannot start.
+    is_told_by_job = bool(jobs) and gang.kind == "pod" and not any(pod.fault for pod in gang.pods)
+    return [*([] if is_told_by_job else [gang]), *jobs]
+
+
+def render_explanations(data: tuple[QueueSnapshot, list[Target]], output: OutputFormat = OutputFormat.TEXT) -> str:
+    """What these objects wait for. Raises `CommandError` for an unknown one."""
+    snapshot, targets = data
+    objects = [find_target(target, snapshot) if isinstance(target, str) else target for target in targets]
+    ranges = expected_starts([item for item in objects if isinstance(item, Job)], snapshot)
     documents: list[dict[str, Any]] = []
     texts: list[str] = []
     for item in objects:
-        explanation = explain_host(item, snapshot) if isinstance(item, Host) else explain_job(item, snapshot)
+        explanation = _explain(item, snapshot)
         text = explanation.paragraph()
-        start = None if isinstance(item, Host) else ranges.get(item.job_id)
-        if start is not None and not start.why:
+        start = ranges.get(item.job_id) if isinstance(item, Job) else None
+        if start is not None and (not start.why or start.doubted):
             text += f" Expected start: {start.text(snapshot.now)}."
+        elif isinstance(item, Job) and is_far_behind(item, snapshot):
+            text += f" Its expected start is computed by `slinky forecast {item.job_id}`."
         if output in (OutputFormat.TEXT, OutputFormat.WIDE):
             texts.append(format_paragraph(text))
         elif output is OutputFormat.NAME:
@@ -74,6 +118,34 @@ def render_explanations(data: tuple[QueueSnapshot, list[str]], output: OutputFor
     if documents:
         return format_document(documents[0] if len(documents) == 1 else documents, output)
     return "\n".join(texts)
+
+
+def expected_starts(jobs: list[Job], snapshot: QueueSnapshot) -> "dict[int, StartRange]":
+    """The expected starts of those jobs that are pending and not far behind in the queue."""
+    from slinky.insight.forecast import forecast
+
+    near = [job.job_id for job in jobs if job.state.pending and not is_far_behind(job, snapshot)]
+    return forecast(snapshot, until=near) if near else {}
+
+
+def is_far_behind(job: Job, snapshot: QueueSnapshot) -> bool:
+    """Whether so many jobs are before a pending job that a forecast takes longer than the rest of the explanation."""
+    first = snapshot.pending[:FORECAST_JOBS]
+    return job.state.pending and len(snapshot.pending) > FORECAST_JOBS and all(job is not other for other in first)
+
+
+def _explain(item: "Job | Host | GangFacts | NodeSetFacts", snapshot: QueueSnapshot) -> "QueueExplanation":
+    from slinky.insight import explain as views
+
+    match item:
+        case Job():
+            return views.explain_job(item, snapshot)
+        case Host():
+            return views.explain_host(item, snapshot)
+        case views.GangFacts():
+            return views.explain_pods(item)
+        case views.NodeSetFacts():
+            return views.explain_node_set(item, snapshot)
 
 
 def _document(explanation: Any, text: str, start: Any) -> dict[str, Any]:

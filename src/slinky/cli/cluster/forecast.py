@@ -2,18 +2,19 @@
 """`slinky forecast`: when pending jobs are expected to start, as ranges with their source."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slinky.cli.access.connection import ConnectedCluster
-from slinky.cli.access.reader import SnapshotReader
 from slinky.cli.access.targets import find_job
 from slinky.cli.cluster.command import ClusterOptions, cluster_app
 from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
-from slinky.cli.cluster.watch import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
-from slinky.insight.forecast import forecast as compute_forecast
+from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
 from slinky.insight.queue_snapshot import QueueSnapshot
+
+if TYPE_CHECKING:
+    from slinky.cli.access.connection import ConnectedCluster
+    from slinky.cli.access.reader import SnapshotReader
 
 COLUMNS = ("JOBID", "NAME", "USER", "PARTITION", "EXPECTED START", "NODES")
 
@@ -35,12 +36,14 @@ def forecast(
     run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _read(_: ConnectedCluster, reader: SnapshotReader) -> QueueSnapshot:
+async def _read(_: "ConnectedCluster", reader: "SnapshotReader") -> QueueSnapshot:
     return await reader.snapshot(accounting=False, history=True)
 
 
 def render_forecast(snapshot: QueueSnapshot, jobs: list[str], output: OutputFormat) -> str:
     """The expected starts of these jobs, or of every pending job. Raises `CommandError` for an unknown one."""
+    from slinky.insight.forecast import forecast as compute_forecast
+
     wanted = [find_job(name.removeprefix("job/"), snapshot).job_id for name in jobs]
     ranges = compute_forecast(snapshot)
     shown = [snapshot.jobs_by_id[number] for number in wanted or ranges]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slinky hold`, `release` and `cancel`: change jobs after asking."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,9 +9,11 @@ from slinky.cli.access.connection import open_cluster
 from slinky.cli.access.reader import read_snapshot
 from slinky.cli.access.targets import find_job
 from slinky.cli.cluster.command import ClusterOptions, CommandError, cluster_apps, run_command
-from slinky.cli.cluster.confirmation import DryRun, Yes, confirm
-from slinky.insight.explain.job import subject
-from slinky.slurm import Job, JobRequest, SlurmClient
+from slinky.cli.cluster.confirmation import DryRun, Yes, confirm, explained_denial
+from slinky.slurm import Job, JobRequest
+
+if TYPE_CHECKING:
+    from slinky.slurm import SlurmClient
 
 Jobs = Annotated[list[str], typer.Argument(help="Jobs, as 123 or 123_4.")]
 
@@ -41,10 +43,12 @@ async def _change(verb: str, options: ClusterOptions, names: list[str], *, yes: 
                 raise CommandError(f"job {name} {problem}")
         if confirm(actions, yes=yes, dry_run=dry_run):
             for name, job in jobs.items():
-                await apply_change(verb, cluster.client, job, name.removeprefix("job/"))
+                needs = f"its user {job.user_name}, a coordinator of the account {job.account}, or an operator of Slurm"
+                with explained_denial(cluster.client, f"{verb} job {name.removeprefix('job/')}", needs):
+                    await apply_change(verb, cluster.client, job, name.removeprefix("job/"))
 
 
-async def apply_change(verb: str, client: SlurmClient, job: Job, name: str) -> None:
+async def apply_change(verb: str, client: "SlurmClient", job: Job, name: str) -> None:
     """Hold, release or cancel a job; `name` may be a task of an array. Raises `SlurmError`."""
     if verb == "cancel":
         await client.cancel(name)
@@ -54,6 +58,8 @@ async def apply_change(verb: str, client: SlurmClient, job: Job, name: str) -> N
 
 def describe(job: Job, name: str) -> str:
     """The job, and what is lost if it runs."""
+    from slinky.insight.explain.job import subject
+
     text = subject(job).replace("Job ", "job ", 1) if "_" not in name else f"task {name} of {subject(job)}"
     return f"{text} ({job.state.base.lower()}{f' on {job.nodes}' if job.nodes else ''})"
 
@@ -64,6 +70,8 @@ def find_problem(verb: str, job: Job) -> str:
         return f"has ended ({str(job.state).lower()})"
     if verb == "hold" and not job.state.pending:
         return "runs already; only a pending job can be held"
+    if verb == "hold" and job.hold:
+        return "is held already"
     if verb == "release" and not job.hold and job.priority.value != 0:
         return "is not held"
     return ""

@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slinky nodes`: nodes with what is free on them, and who drained them and why."""
 
+from difflib import get_close_matches
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slinky.cli.access.connection import ConnectedCluster
-from slinky.cli.access.reader import SnapshotReader
-from slinky.cli.cluster.command import ClusterOptions, cluster_app, not_found
+from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, not_found
 from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
-from slinky.cli.cluster.watch import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
+from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
 from slinky.insight.job_requirements import capacity, free
-from slinky.insight.plain_text import megabytes
+from slinky.insight.plain_text import megabytes, plain
 from slinky.insight.queue_snapshot import host_names
 from slinky.slurm import Host
 from slinky.slurm.hostlist import natural_sort_key
+from slinky.slurm.model.states import NODE_BASES, NODE_FLAGS
+
+if TYPE_CHECKING:
+    from slinky.cli.access.connection import ConnectedCluster
+    from slinky.cli.access.reader import SnapshotReader
 
 COLUMNS = ("NODE", "STATE", "CPUS", "MEMORY", "GRES", "PARTITIONS", "REASON")
 WIDE_COLUMNS = (*COLUMNS, "FEATURES", "VERSION")
@@ -35,11 +39,12 @@ def nodes(
     interval: Interval = INTERVAL_SECONDS,
 ) -> None:
     """List nodes: free and total CPUs, memory and devices, and who drained them and why."""
+    parse_states(states)
     view = ClusterView(_read, partial(render_nodes, names=names or [], filters=(partition, states), output=output))
     run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _read(_: ConnectedCluster, reader: SnapshotReader) -> tuple[Host, ...]:
+async def _read(_: "ConnectedCluster", reader: "SnapshotReader") -> tuple[Host, ...]:
     return await reader.hosts()
 
 
@@ -52,8 +57,10 @@ def render_nodes(
     for name in sorted(wanted):
         if name not in hosts:
             raise not_found("node", name, list(hosts))
-    partitions, states = (set(filter(None, text.split(","))) for text in filters)
-    words = {state.upper() for state in states}
+    partitions, words = set(filter(None, filters[0].split(","))), parse_states(filters[1])
+    used = {name for host in known for name in host.partitions}
+    for name in sorted(partitions - used):
+        raise not_found("node in the partition", name, sorted(used))
     shown = [
         host
         for name, host in sorted(hosts.items(), key=lambda item: natural_sort_key(item[0]))
@@ -67,6 +74,16 @@ def render_nodes(
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         return format_document(rows, output)
     return format_rows(WIDE_COLUMNS if output is OutputFormat.WIDE else COLUMNS, rows, output)
+
+
+def parse_states(text: str) -> set[str]:
+    """The states of `-t`, in any case. Raises `CommandError` for a word that is no state of a node."""
+    words = {word.upper() for word in text.split(",") if word}
+    for word in sorted(words - NODE_BASES - NODE_FLAGS):
+        near = get_close_matches(word, sorted(NODE_BASES | NODE_FLAGS), n=2)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ", such as IDLE or DRAIN"
+        raise CommandError(f"{plain(word, 80)!r} is not a state of a node{hint}", ExitStatus.USAGE)
+    return words
 
 
 def _row(host: Any) -> dict[str, str]:

@@ -49,7 +49,7 @@ def format_document(value: Any, output: OutputFormat) -> str:
     """A value as JSON or YAML, without control characters. JSON escapes every character that is not ASCII."""
     if output is OutputFormat.JSON:
         return json.dumps(value, indent=2)
-    import yaml  # noqa: PLC0415 -- only for this format
+    import yaml
 
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=False)).removesuffix("\n")
 

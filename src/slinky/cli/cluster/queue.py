@@ -2,21 +2,22 @@
 """`slinky queue`: jobs as squeue lists them, with the expected start of those that wait."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slinky.cli.access.connection import ConnectedCluster
-from slinky.cli.access.reader import SnapshotReader
-from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app
+from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, not_found
 from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
-from slinky.cli.cluster.watch import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
-from slinky.insight.forecast import forecast
+from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
 from slinky.insight.job_requirements import pending_tasks, requirements
 from slinky.insight.plain_text import duration
 from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.slurm.model.states import JOB_BASES, JOB_FLAGS
 from slinky.slurm.tokens import read_claims
+
+if TYPE_CHECKING:
+    from slinky.cli.access.connection import ConnectedCluster
+    from slinky.cli.access.reader import SnapshotReader
 
 COLUMNS = ("JOBID", "PARTITION", "NAME", "USER", "STATE", "TIME", "NODES", "NODELIST(REASON)", "EXPECTED START")
 WIDE_COLUMNS = (*COLUMNS[:4], "ACCOUNT", "QOS", "PRIORITY", *COLUMNS[4:])
@@ -45,7 +46,7 @@ def queue(
     run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _read(cluster: ConnectedCluster, reader: SnapshotReader, *, me: bool) -> tuple[QueueSnapshot, str]:
+async def _read(cluster: "ConnectedCluster", reader: "SnapshotReader", *, me: bool) -> tuple[QueueSnapshot, str]:
     snapshot = await reader.snapshot(accounting=False)
     return snapshot, read_claims(cluster.client.session.tokens.token()).user if me else ""
 
@@ -54,11 +55,16 @@ def render_queue(
     data: tuple[QueueSnapshot, str], filters: tuple[bool, str, str, str], output: OutputFormat = OutputFormat.TEXT
 ) -> str:
     """The jobs of a snapshot. `data` also names the token's user, `filters` are the flags of the command."""
+    from slinky.insight.forecast import forecast
+
     me, user, partition, states = filters
     snapshot, own = data
     users = {own} if me else set(filter(None, user.split(",")))
     partitions = set(filter(None, partition.split(",")))
     wanted = parse_states(states)
+    known = {*snapshot.partitions_by_name, *(name for job in snapshot.jobs for name in job.partition.split(","))}
+    for name in sorted(partitions - known) if snapshot.partitions else ():
+        raise not_found("partition", name, sorted(known))
     ranges = forecast(snapshot)
     order = {job.job_id: index for index, job in enumerate(snapshot.pending)}
     jobs = [

@@ -3,16 +3,18 @@
 
 from collections import Counter
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slinky.cli.access.connection import ConnectedCluster
-from slinky.cli.access.reader import SnapshotReader
 from slinky.cli.cluster.command import ClusterOptions, cluster_app
 from slinky.cli.cluster.output import Output, OutputFormat, format_document
-from slinky.cli.cluster.watch import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
+from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
 from slinky.insight.job_requirements import capacity, free, pending_tasks
 from slinky.insight.plain_text import plain
 from slinky.insight.queue_snapshot import QueueSnapshot
+
+if TYPE_CHECKING:
+    from slinky.cli.access.connection import ConnectedCluster
+    from slinky.cli.access.reader import SnapshotReader
 
 
 def status(
@@ -26,7 +28,7 @@ def status(
     run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _read(cluster: ConnectedCluster, reader: SnapshotReader) -> tuple[dict[str, str], QueueSnapshot]:
+async def _read(cluster: "ConnectedCluster", reader: "SnapshotReader") -> tuple[dict[str, str], QueueSnapshot]:
     snapshot = await reader.snapshot(accounting=False)
     server = cluster.client.session.server
     return {"cluster": server.cluster, "slurm": server.release, "where": cluster.where}, snapshot

@@ -12,54 +12,37 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import typer
 
-from slinky.cli.access.connection import ConnectedCluster, open_cluster
+from slinky.cli.access.connection import open_cluster
 from slinky.cli.access.reader import SnapshotReader
-from slinky.cli.cluster.command import ClusterOptions, run_command
+from slinky.cli.cluster.command import ClusterOptions
 from slinky.cli.cluster.output import OutputFormat
+from slinky.cli.cluster.view import ClusterView
 from slinky.insight.plain_text import plain
 from slinky.slurm.errors import AuthError, Retryable
 
 T = TypeVar("T")
 
-INTERVAL_SECONDS = 5.0
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again when it changes, until Ctrl-C.")]
-Interval = Annotated[float, typer.Option("--interval", min=1.0, help="Seconds between two reads of --watch.")]
-
 #: Escape sequences of a terminal: first cell, end of line, rest of the screen, and wrapping of long lines.
 HOME, CLEAR_LINE, CLEAR_REST, WRAP_OFF, WRAP_ON = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[?7l", "\x1b[?7h"
 
 
-@dataclass(frozen=True)
-class ClusterView(Generic[T]):
-    """How to read some data of a cluster, and how to print them."""
-
-    read: Callable[[ConnectedCluster, SnapshotReader], Awaitable[T]]
-    render: Callable[[T], str]
-
-
-def run_view(
-    options: ClusterOptions, view: ClusterView[T], output: OutputFormat, *, watch: bool, interval: float
-) -> None:
-    """Show a view once, or again and again."""
-    run_command(_watch(options, view, output, interval) if watch else _show(options, view), endless=watch)
-
-
-async def _show(options: ClusterOptions, view: ClusterView[T]) -> None:
+async def show_view(options: ClusterOptions, view: ClusterView[T]) -> None:
+    """Show a view once."""
     async with open_cluster(options) as cluster:
         data = await view.read(cluster, SnapshotReader(cluster.client))
     if text := view.render(data):
         typer.echo(text)
 
 
-async def _watch(options: ClusterOptions, view: ClusterView[T], output: OutputFormat, interval: float) -> None:
+async def watch_view(options: ClusterOptions, view: ClusterView[T], output: OutputFormat, interval: float) -> None:
+    """Show a view again whenever it changes."""
     # Imported here: the Kubernetes client costs more than everything else at the start of the command.
-    from slinky.kube.errors import Unreachable  # noqa: PLC0415
+    from slinky.kube.errors import Unreachable
 
     screen = WatchScreen(output)
     refusals = 0

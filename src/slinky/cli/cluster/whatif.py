@@ -2,18 +2,21 @@
 """`slinky whatif`: what would start earlier or later after a change."""
 
 import re
-from typing import Annotated, Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from slinky.cli.access.connection import open_cluster
 from slinky.cli.access.reader import read_snapshot
 from slinky.cli.access.targets import find_job
-from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, run_command
+from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, not_found, run_command
 from slinky.cli.cluster.output import Output, OutputFormat, print_document, print_rows
-from slinky.insight.forecast.what_if import QueueChange, WhatIfError, what_if
 from slinky.insight.plain_text import duration
-from slinky.insight.queue_snapshot import host_names
+from slinky.insight.queue_snapshot import QueueSnapshot, host_names
+
+if TYPE_CHECKING:
+    from slinky.insight.forecast.what_if import QueueChange
 
 COLUMNS = ("JOBID", "NAME", "USER", "BEFORE", "AFTER", "CHANGE")
 _TIME = re.compile(r"(\d{1,7})(m|min|h|d)?\Z")
@@ -42,6 +45,8 @@ async def _whatif(
     changes: tuple[str, str, str],
     output: OutputFormat,
 ) -> None:
+    from slinky.insight.forecast.what_if import QueueChange, WhatIfError, what_if
+
     qos, limit, partition = changes
     if any(changes) and job is None:
         raise CommandError("--qos, --time and --to-partition change a job: name it", ExitStatus.USAGE)
@@ -61,6 +66,7 @@ async def _whatif(
         snapshot = await read_snapshot(cluster.client)
     if job is not None:
         find_job(str(job), snapshot)
+    check_names(change, snapshot)
     try:
         result = what_if(snapshot, change)
     except WhatIfError as error:
@@ -78,6 +84,18 @@ async def _whatif(
         if shifts:
             print_rows(COLUMNS, [_row(shift, snapshot.now) for shift in shifts], output)
         typer.echo(f"{len(result.earlier)} earlier, {len(result.later)} later, {result.unchanged} unchanged")
+
+
+def check_names(change: "QueueChange", snapshot: QueueSnapshot) -> None:
+    """Raise `CommandError` with near names if a node does not exist, or nothing is called as an addition."""
+    for name in change.drained:
+        if name not in snapshot.hosts_by_name:
+            raise not_found("node", name, list(snapshot.hosts_by_name))
+    features = {feature for host in snapshot.hosts for feature in host.features}
+    known = {*snapshot.hosts_by_name, *snapshot.partitions_by_name, *features}
+    for name, _ in change.added:
+        if name not in known and get_close_matches(name, known):
+            raise not_found("node, feature or partition", name, sorted(known))
 
 
 def parse_addition(text: str) -> tuple[str, int]:

@@ -23,7 +23,7 @@ COMPANIONS = (
     "oci.conf", "job_submit.lua",
 )  # fmt: skip
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})

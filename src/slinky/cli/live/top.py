@@ -32,9 +32,9 @@ def top(
 
 
 async def _top(options: ClusterOptions, interval: float) -> None:
-    from slinky.cli.access.connection import open_cluster  # noqa: PLC0415 -- keeps the start of the command fast
-    from slinky.cli.live.top_app import TopApp  # noqa: PLC0415
-    from slinky.cli.live.top_source import TopSource  # noqa: PLC0415
+    from slinky.cli.access.connection import open_cluster
+    from slinky.cli.live.top_app import TopApp
+    from slinky.cli.live.top_source import TopSource
 
     async with open_cluster(options) as cluster:
         source = TopSource(cluster)

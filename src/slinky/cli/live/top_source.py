@@ -48,8 +48,8 @@ class TopSource:
         if kube is None:
             return (), ""
         # Imported here: a plain Slurm needs no Kubernetes client.
-        from slinky.cli.access.kubernetes import POD_JOB_LABEL  # noqa: PLC0415
-        from slinky.kube import PODS, Forbidden  # noqa: PLC0415
+        from slinky.cli.access.kubernetes import POD_JOB_LABEL
+        from slinky.kube import PODS, Forbidden
 
         try:
             found = await kube.list(PODS, labels=POD_JOB_LABEL)
