@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from bench.forecast import cluster
 from bench.people import node_sets
 from msgspec import structs
 from tests.support.waiting import eventually
-from tests.unit.web.sample_pages import HOSTILE
+from tests.unit.web.sample_pages import HOSTILE, pods_comment
 from tests.web.browser import Tab, browser, open_tab
 
 from slinky.insight.forecast import forecast
@@ -26,17 +26,20 @@ from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 from slinky.observe import SystemClock
-from slinky.slurm import Mirror, SlurmClient, number
+from slinky.slurm import Mirror, Share, SlurmClient, Tres, number
+from slinky.slurm.model.accounts import Association, AssociationMax, AssociationTres
+from slinky.slurm.model.qos import ActiveJobs, Qos, QosLimits, QosMax, QosTres
 from slinky.web.cluster_feed import ClusterFeed
 from slinky.web.login import LoginRules
 from slinky.web.page_data import PageData
 from slinky.web.server import PageServer, serve_page
 from slinky.web.settings import WebSettings
 
-PAGES = ("/", "/queue", "/queue?state=pending&partition=cpu&page=2", "/jobs/3", "/jobs/1000001", "/nodes",
+PAGES = ("/", "/queue", "/queue?state=pending&partition=cpu&page=2", "/jobs/3", "/jobs/1000005", "/nodes",
          "/nodes?state=drained", "/nodes/n00001", "/nodesets", "/accounts", "/whatif",
          "/whatif?drain=n00001", "/nothing")  # fmt: skip
-SCREENSHOTS = {"overview": "/", "queue": "/queue?state=pending", "job": "/jobs/3", "nodes": "/nodes"}
+SCREENSHOTS = {"overview": "/", "queue": "/queue?state=pending", "job": "/jobs/3", "nodes": "/nodes",
+               "nodesets": "/nodesets", "accounts": "/accounts"}  # fmt: skip
 SCRIPT_RAN = "window.hostileScriptRan === true"
 
 
@@ -82,8 +85,12 @@ def _decorated(snapshot: QueueSnapshot) -> QueueSnapshot:
             name=names[job.job_id % 4],
             account="physics" if job.job_id % 3 else "biology",
             qos="normal",
+            tres_alloc_str=job.tres_req_str if job.state.running else "",
             submit_time=number(snapshot.now - 7200),
             eligible_time=number(snapshot.now - 7200),
+            admin_comment=pods_comment(*(f"default/train-{job.job_id}-{rank}" for rank in range(4)))
+            if job.state.running and job.job_id % 5 == 0
+            else "",
         )
         for job in snapshot.jobs
     ]
@@ -91,7 +98,26 @@ def _decorated(snapshot: QueueSnapshot) -> QueueSnapshot:
     jobs[0] = structs.replace(
         jobs[0], name=hostile, comment="<img src=x onerror='window.hostileScriptRan=true'>" * 9999
     )
-    return replace(snapshot, jobs=tuple(jobs), hosts=tuple(hosts))
+    return replace(snapshot, jobs=tuple(jobs), hosts=tuple(hosts), **_accounts())
+
+
+def _accounts() -> dict[str, Any]:
+    """Limits that are nearly reached, reached and free, and fair shares of accounts and users."""
+    limits = QosLimits(max=QosMax(ActiveJobs(count=number(4200)), tres=QosTres(total=(Tres("gres", "gpu", count=64),))))
+    accounts = {"physics": 20_000, "biology": 100}
+    return {
+        "qos": (Qos("normal", limits=limits),),
+        "associations": tuple(
+            Association(name, max=AssociationMax(tres=AssociationTres(total=(Tres("cpu", count=cpus),))))
+            for name, cpus in accounts.items()
+        ),
+        "shares": tuple(
+            Share(name=f"user{index}" if index else name, parent=name, type=("USER",) if index else (),
+                  shares_normalized=number(0.02), effective_usage=number(0.01 * index))
+            for name in accounts
+            for index in range(30)
+        ),
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from slinky.insight.forecast import StartRange, forecast
+from slinky.insight.listed_jobs import listed_jobs
 from slinky.insight.plain_text import plain
 from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.observe import Clock, Log
 from slinky.slurm import Change, Mirror, ObjectKind, SlurmClient, SlurmError
-from slinky.web.page_data import KnownNodeSets, PageData, listed_jobs
+from slinky.web.page_data import KnownNodeSets, PageData
 
 log = Log("slinky.web.cluster_feed")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data of small clusters for tests of the page, and a strict reader of its HTML."""
 
+import json
 from html.parser import HTMLParser
 from typing import Any
 
@@ -23,13 +24,18 @@ ADDRESSES = ("/", "/queue", "/queue?state=all", "/jobs/1", "/jobs/2", "/nodes", 
              "/nodes/n4", "/nodesets", "/accounts", "/whatif", "/whatif?add=work&count=2")  # fmt: skip
 
 
+def pods_comment(*names: str) -> str:
+    """The admin comment of a job of the bridge."""
+    return json.dumps({"pods": names, "slinky": {"v": 1}})
+
+
 def page_data(snapshot: QueueSnapshot, **fields: Any) -> PageData:
     defaults: dict[str, Any] = {"ranges": forecast(snapshot), "cluster": "test", "serial": 1}
     return PageData(snapshot=snapshot, whole=snapshot, **(defaults | fields))
 
 
 def small_cluster(text: str = "", **fields: Any) -> PageData:
-    """Job 1 runs on n1 to n3, job 2 waits, n4 is drained; `text` is in every field that a user can write."""
+    """Job 1 has a pod on n1 to n3, job 2 waits, n4 is drained; `text` is in every field that a user can write."""
     names: dict[str, Any] = (
         {"name": text, "comment": text, "admin_comment": text, "extra": text, "features": text} if text else {}
     )
@@ -37,7 +43,7 @@ def small_cluster(text: str = "", **fields: Any) -> PageData:
         {"state_description": text, "dependency": text, "licenses": text, "account": text} if text else {}
     )
     jobs: list[Job] = [
-        queues.running(1, "n[1-3]", nodes=3, **names),
+        queues.running(1, "n[1-3]", nodes=3, **(names | {"admin_comment": pods_comment(text or "default/train-0")})),
         queues.job(2, nodes=4, **(names | more)),
     ]
     if text:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from tests.unit.insight import queues
-from tests.unit.web.sample_pages import ADDRESSES, HOSTILE, StrictReader, page_data, small_cluster
+from tests.unit.web.sample_pages import ADDRESSES, HOSTILE, StrictReader, page_data, pods_comment, small_cluster
 
 from slinky.web.page_data import PageData
 from slinky.web.pages.frame import PageContext
@@ -59,6 +59,17 @@ def test_the_nodes_page_names_owner_and_reason_of_a_drain() -> None:
     assert "n4, drained" in text
     assert "bad fan" in text
     assert "bob" in text
+
+
+def test_a_job_of_the_bridge_shows_its_pods_and_not_the_comment_that_names_them() -> None:
+    names = [f"default/train-{number}" for number in range(501)]
+    data = page_data(queues.cluster(queues.running(1, "n1", admin_comment=pods_comment(*names))))
+    page = StrictReader(show(data, "/jobs/1"))
+    assert page.count("li") > 500
+    assert "default/train-499And 1 more pods." in "".join(page.text)
+    assert "Administrator" not in "".join(page.text)
+    node = "".join(StrictReader(show(data, "/nodes/n1")).text)
+    assert "default/train-0, default/train-1, default/train-2 and 498 more" in node
 
 
 def test_a_slurm_that_cannot_be_reached_is_named_with_the_age_of_the_data() -> None:

@@ -6,9 +6,9 @@ from tests.unit.insight import queues
 from tests.unit.web.sample_pages import page_data
 
 from slinky.insight.forecast import StartRange, StartSource
+from slinky.insight.listed_jobs import job_label, listed_jobs
 from slinky.slurm import Job, JobRecord, number
 from slinky.slurm.model.states import JobState
-from slinky.web.page_data import job_label, listed_jobs
 from slinky.web.views.nodes import HostCondition, condition, nodes_view
 from slinky.web.views.queue import queue_view
 from slinky.web.views.timeline import Phase, job_timeline

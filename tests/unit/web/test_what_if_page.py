@@ -31,7 +31,7 @@ def test_more_nodes_let_jobs_start_earlier() -> None:
         ("2", "in 1 h 50 min", "now"),
         ("3", "in 2 h 50 min", "in 1 h"),
     ]
-    assert view.notes == ("Added 1 nodes like n1.",)
+    assert view.notes == ("Added 1 node like n1.",)
     assert "2 jobs earlier, 0 later, 0 unchanged." in text(QUEUE, "/whatif?add=work")
 
 

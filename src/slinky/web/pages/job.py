@@ -19,6 +19,7 @@ def job_page(view: JobView) -> Html:
         _timeline(view),
         tag("section", tag("h2", "Facts"), definitions(view.facts)),
         _hosts(view),
+        _pods(view),
         _related(view),
         tag("p", f"Not known: {'; '.join(view.unknown)}.", class_="age") if view.unknown else None,
     )
@@ -56,6 +57,13 @@ def _hosts(view: JobView) -> Html | None:
     more = tag("p", f"And {view.more_hosts} more nodes.") if view.more_hosts else None
     content = table("Nodes of the job", ("Node", "State", "Devices"), rows)
     return tag("section", tag("h2", "Nodes"), content, more)
+
+
+def _pods(view: JobView) -> Html | None:
+    if not view.pods:
+        return None
+    more = tag("p", f"And {view.more_pods} more pods.") if view.more_pods else None
+    return tag("section", tag("h2", "Pods"), tag("ul", (tag("li", name) for name in view.pods), class_="pods"), more)
 
 
 def _related(view: JobView) -> Html | None:

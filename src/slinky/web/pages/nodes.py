@@ -19,8 +19,8 @@ LETTERS = {
     HostCondition.DOWN: "X",
     HostCondition.OTHER: "?",
 }
-_COLUMNS = ("Node", "State", "Jobs", "CPUs in use", "Memory in use", "Devices in use", "Partitions", "Reason",
-            "Set by", "Since")  # fmt: skip
+_COLUMNS = ("Node", "State", "Jobs", "Pods of the jobs", "CPUs in use", "Memory in use", "Devices in use", "Partitions",
+            "Reason", "Set by", "Since")  # fmt: skip
 
 
 def nodes_form(view: NodesView) -> Html:
@@ -61,6 +61,7 @@ def node_page(view: NodeView) -> Html:
         ("Memory in use", own.memory),
         ("Devices in use", own.devices),
         ("Partitions", own.partitions),
+        ("Pods of the jobs", _pods(own)),
         ("Reason", own.reason),
         ("Set by", own.owner),
     )
@@ -93,8 +94,13 @@ def _group(group: HostGroup) -> Html:
 def _tooltip(host: HostRow) -> str:
     lines = [f"{host.name}: {host.state}", f"CPUs {host.cpus}", host.devices]
     lines += [f"jobs {', '.join(host.jobs)}{' and more' if host.more_jobs else ''}"] if host.jobs else []
+    lines += [f"pods {_pods(host)}"] if host.pods else []
     lines += [f"{host.reason} [{host.owner}]"] if host.reason else []
     return "; ".join(filter(None, lines))
+
+
+def _pods(host: HostRow) -> str:
+    return ", ".join(host.pods) + (f" and {host.more_pods} more" if host.more_pods else "")
 
 
 def _row(host: HostRow) -> Html:
@@ -104,8 +110,8 @@ def _row(host: HostRow) -> Html:
     jobs += [f"and {host.more_jobs} more"] if host.more_jobs else []
     state = tag("span", tag("span", class_=f"key {host.condition.value}"), host.state)
     return row(
-        tag("a", host.name, href=node_address(host.name)), state, jobs, host.cpus, host.memory, host.devices,
-        host.partitions, host.reason, host.owner, host.since,
+        tag("a", host.name, href=node_address(host.name)), state, jobs, _pods(host), host.cpus, host.memory,
+        host.devices, host.partitions, host.reason, host.owner, host.since,
     )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job: why it waits, when it is expected to start, its times, its nodes. Pure."""
+"""One job: why it waits, when it is expected to start, its times, its nodes and pods. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,15 +8,17 @@ from slinky.bounds import PAGE_NAME_MAX
 from slinky.insight.explain import explain_job
 from slinky.insight.explain.explanation import Finding
 from slinky.insight.explain.priority import queue_rank
+from slinky.insight.job_pods import pods_of_job
+from slinky.insight.listed_jobs import job_label
 from slinky.insight.plain_text import plain
 from slinky.insight.queue_snapshot import host_names
 from slinky.slurm import Job
-from slinky.web.page_data import PageData, job_label
+from slinky.web.page_data import PageData
 from slinky.web.views.job_row import JobRow, job_row, limit_text, shown_name, shown_text
 from slinky.web.views.timeline import Timeline, job_timeline
 
-#: Nodes of a job that are named.
-HOSTS_MAX = 500
+#: Nodes, and pods, of a job that are named.
+HOSTS_MAX = PODS_MAX = 500
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class JobView:
     facts: tuple[tuple[str, str], ...]
     hosts: tuple[JobHost, ...]
     more_hosts: int
+    #: The pods that a job of the bridge stands for.
+    pods: tuple[str, ...]
+    more_pods: int
     #: Components of the same heterogeneous job, or tasks of the same array.
     related: tuple[JobRow, ...]
 
@@ -54,6 +59,7 @@ def job_view(job: Job, data: PageData) -> JobView:
         explanation = replace(explanation, rank=queue_rank(job, data.whole))
     start = data.ranges.get(job.job_id) if job.state.pending else None
     hosts = host_names(job.nodes) if job.nodes and not job.state.pending else ()
+    pods = pods_of_job(job)
     return JobView(
         row=job_row(job, data),
         summary=f"{explanation.subject} is {explanation.state}.",
@@ -65,6 +71,8 @@ def job_view(job: Job, data: PageData) -> JobView:
         facts=tuple((name, text) for name, text in _facts(job) if text),
         hosts=tuple(_host(name, index, job, data) for index, name in enumerate(hosts[:HOSTS_MAX])),
         more_hosts=max(len(hosts) - HOSTS_MAX, 0),
+        pods=tuple(map(shown_text, pods[:PODS_MAX])),
+        more_pods=max(len(pods) - PODS_MAX, 0),
         related=tuple(job_row(other, data) for other in _related(job, data)),
     )
 
@@ -93,7 +101,8 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
     yield "Exit code", str(job.exit_code.code) if job.state.ended else ""
     yield "Slurm reports", shown_text(job.state_description)
     yield "Comment", shown_text(job.comment)
-    yield "Administrator's comment", shown_text(job.admin_comment)
+    # The bridge keeps the pods of its jobs in this field; they have a section of their own.
+    yield "Administrator's comment", "" if pods_of_job(job) else shown_text(job.admin_comment)
     yield "Extra", shown_text(job.extra)
     yield "Working directory", shown_text(job.current_working_directory)
     yield "Output", shown_text(job.standard_output)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from slinky.bounds import PAGE_NAME_MAX, PAGE_TEXT_MAX
 from slinky.insight.job_requirements import pending_tasks, requirements
+from slinky.insight.listed_jobs import job_label
 from slinky.insight.pending_reasons import explain
 from slinky.insight.plain_text import duration, plain
 from slinky.slurm import Job
-from slinky.web.page_data import PageData, job_label
+from slinky.web.page_data import PageData
 
 
 @dataclass(frozen=True)

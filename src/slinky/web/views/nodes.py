@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from slinky.insight.explain import explain_host
 from slinky.insight.explain.explanation import Finding
+from slinky.insight.job_pods import pods_of_job
 from slinky.insight.job_requirements import capacity, free
 from slinky.insight.plain_text import duration, megabytes
 from slinky.slurm import Host
@@ -20,8 +21,8 @@ from slinky.web.views.paging import ListPage, cut_page, page_number, query_text
 
 #: Nodes on one page.
 PAGE_SIZE = 500
-#: Jobs of a node that a row names.
-JOBS_SHOWN = 3
+#: Jobs, and pods of these jobs, that the row of a node names.
+JOBS_SHOWN = PODS_SHOWN = 3
 GROUPINGS = ("topology", "partition")
 
 
@@ -50,6 +51,9 @@ class HostRow:
     partitions: str
     jobs: tuple[str, ...]
     more_jobs: int
+    #: Pods of the jobs on the node; a job on several nodes may have some of them on another one.
+    pods: tuple[str, ...]
+    more_pods: int
     reason: str
     owner: str
     since: str
@@ -154,6 +158,7 @@ def host_row(host: Host, data: PageData) -> HostRow:
     """A node as a row of a table."""
     whole, rest = capacity(host), free(host)
     jobs = data.jobs_by_host.get(host.name, ())
+    pods = [name for job in jobs for name in pods_of_job(job)]
     changed = host.reason_changed_at.whole
     return HostRow(
         name=shown_name(host.name),
@@ -168,6 +173,8 @@ def host_row(host: Host, data: PageData) -> HostRow:
         partitions=shown_name(", ".join(host.partitions)),
         jobs=tuple(str(job.job_id) for job in jobs[:JOBS_SHOWN]),
         more_jobs=max(len(jobs) - JOBS_SHOWN, 0),
+        pods=tuple(map(shown_name, pods[:PODS_SHOWN])),
+        more_pods=max(len(pods) - PODS_SHOWN, 0),
         reason=shown_text(host.reason),
         owner=shown_name(host.reason_set_by_user) if host.reason else "",
         since=duration(data.now - changed) if host.reason and changed else "",
