@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real image registry beside a lab: TLS by an authority of its own, and a login."""
+"""A real image registry: TLS by an authority of its own, and a login."""
 
 import base64
 import json
@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from tests.support.waiting import until
 
+from slinky.lab.kubernetes.bare_plane import WITH_US
 from slinky.lab.kubernetes.pki import Authority
 from slinky.lab.lab import Lab
 from slinky.lab.prepare.inventory import ArtifactInventory
@@ -21,14 +22,13 @@ _HASH = "$2y$05$abcdefghijklmnopqrstuumX/UcYPuC1he88jUne9Jeh/nE4LKq6K"
 
 
 class ImageRegistry:
-    """A registry at the address of the host in the network of a lab."""
+    """A registry at an address of this machine, such as that in the network of a lab."""
 
-    def __init__(self, lab: Lab, folder: Path) -> None:
+    def __init__(self, address: str, folder: Path, port: int = PORT) -> None:
         self.folder = folder
-        self.host = f"{lab.network.host}:{PORT}"
+        self.host = f"{address}:{port}"
         self._program = ArtifactInventory.of().image_registry(Progress(quiet=True))
         self._process: subprocess.Popen[bytes] | None = None
-        address = lab.network.host
         Authority(folder, "registry-ca").issue("registry", address, hosts=[address])
         (folder / "htpasswd").write_text(f"{USER}:{_HASH}\n")
         (folder / "config.yml").write_text(yaml.safe_dump(self._settings()))
@@ -36,7 +36,7 @@ class ImageRegistry:
     def start(self) -> None:
         """Serve what the folder holds."""
         with (self.folder / "log").open("wb") as log:
-            argv = [str(self._program), "serve", str(self.folder / "config.yml")]
+            argv = [*WITH_US, str(self._program), "serve", str(self.folder / "config.yml")]
             self._process = subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT)
         until(lambda: "listening on" in (self.folder / "log").read_text() or None, "the registry to listen")
 

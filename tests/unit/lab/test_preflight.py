@@ -94,6 +94,8 @@ def test_facts_of_this_machine_can_be_read() -> None:
 def make_version_2(folder: Path, controllers: str) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "cgroup.controllers").write_text(controllers)
+    for name in ("cgroup.subtree_control", "cgroup.procs"):
+        (folder / name).touch()
     return folder
 
 
@@ -108,3 +110,16 @@ def test_controllers_count_wherever_they_are(tmp_path: Path) -> None:
     assert cgroups.problem(hybrid[:-1]) == "the controllers pids are missing"
     assert cgroups.problem([]) == "no cgroup hierarchy is mounted"
     assert cgroups.problem([tmp_path / "absent"]) == f"{tmp_path / 'absent'} is not writable"
+
+
+def test_a_container_whose_processes_are_in_the_root_of_its_cgroups_is_told(tmp_path: Path) -> None:
+    top = make_version_2(tmp_path, "cpuset cpu io memory pids\n")
+    (top / "cgroup.procs").write_text("1\n")
+    assert cgroups.problem([top]) == "", "the root of a machine may have processes"
+    (top / "cgroup.type").write_text("domain\n")
+    assert cgroups.problem([top]) == f"{top} contains processes, so it cannot delegate its controllers"
+    (top / "cgroup.subtree_control").write_text("cpuset cpu memory pids\n")
+    assert cgroups.problem([top]) == "", "it has delegated them already"
+    (top / "cgroup.subtree_control").write_text("")
+    (top / "cgroup.procs").write_text("")
+    assert cgroups.problem([top]) == ""

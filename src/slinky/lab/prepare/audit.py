@@ -2,7 +2,8 @@
 """`make audit`: the supply chain of the images and of the requirements.
 
 1. Compares the packages of each prepared image with its lock file in `requirements/images`; `--write` writes the files.
-2. Writes an SBOM of each image (SPDX 2.3) and a list of the licences of Python packages to `--output`.
+2. Writes an SBOM of each image (SPDX 2.3) and a list of the licences of all packages to `--output`, and names the
+   packages that state none.
 3. Asks osv.dev for known vulnerabilities. It has the advisories of PyPI, Go and Debian, so one request per ecosystem
    suffices. If it cannot be reached, the audit says so: the versions and dates in the lock files are then all there is.
 
@@ -28,6 +29,7 @@ LOCKS = ROOT / "requirements" / "images"
 OSV = "https://api.osv.dev/v1/querybatch"
 ECOSYSTEMS = {"Debian": "Debian", "PyPI": "PyPI", "Go": "Go"}
 _BATCH = 500
+UNKNOWN = "no licence stated"
 
 
 def read_requirements(text: str) -> list[Package]:
@@ -74,9 +76,9 @@ def compare(name: str, contents: ImageContents, *, write: bool) -> list[str]:
 
 
 def render_licences(packages: Iterable[Package]) -> str:
-    """The licences of the Python packages. Those of Debian packages are in the packages' own copyright files."""
-    known = sorted({package for package in packages if package.licence})
-    return "".join(f"{package.name} {package.version}: {package.licence}\n" for package in known)
+    """The licences that the packages of the images state, one package per line."""
+    lines = (f"{item.ecosystem} {item.name} {item.version}: {item.licence or UNKNOWN}\n" for item in packages)
+    return "".join(sorted(set(lines)))
 
 
 def report_vulnerabilities(packages: Iterable[Package]) -> bool:
@@ -102,10 +104,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     inventory, failed = ArtifactInventory.of(), False
-    packages = [
+    pinned = [
         *read_requirements((ROOT / "requirements" / "runtime.txt").read_text()),
         *read_go_modules((ROOT / "src/slinky/lab/go/go.mod").read_text()),
     ]
+    packages: list[Package] = []
     archives = {name: inventory.store.require(inventory.artifacts[f"image-{name}"]) / ARCHIVE for name in SLURM}
     archives["slinky"] = inventory.slinky_image(Progress())
     for name, archive in archives.items():
@@ -113,12 +116,14 @@ def main(arguments: Sequence[str]) -> int:
         changes = compare(name, contents, write=options.write)
         print(f"image {name}: built {contents.created}, {len(contents.packages)} packages, {len(changes)} differences")
         print("".join(f"  {change}\n" for change in changes), end="")
+        if unstated := sorted({package.name for package in contents.packages if not package.licence}):
+            print(f"  {UNKNOWN}: {', '.join(unstated)}")
         if not contents.checked_age:
             print(f"  its builder has turned off the check of the package index's age ({CHECK})")
         (options.output / f"{name}.spdx.json").write_text(render_sbom(name, contents))
         failed, packages = failed or bool(changes), [*packages, *contents.packages]
     (options.output / "licences.txt").write_text(render_licences(packages))
-    failed |= report_vulnerabilities(packages)
+    failed |= report_vulnerabilities([*pinned, *packages])
     print(f"SBOMs are in {options.output}")
     return 1 if failed else 0
 

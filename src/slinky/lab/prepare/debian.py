@@ -34,13 +34,14 @@ VALIDITY, UNCHECKED = "SLINKY_DEBIAN_VALID_UNTIL", "unchecked"
 
 
 def settings(*, check_validity: bool) -> dict[str, str]:
-    """Files of every tree: daemons are not started at installation, documentation is omitted."""
+    """Files of every tree: daemons are not started at installation, of the documentation only the licences are kept."""
     accept_old = "" if check_validity else f'{CHECK} "false";\n'
     return {
         "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
         "etc/dpkg/dpkg.cfg.d/slinky": "".join(
             f"path-exclude=/usr/share/{name}/*\n" for name in ("doc", "man", "locale", "info")
-        ),
+        )
+        + "path-include=/usr/share/doc/*/copyright\n",
         APT_SETTINGS: f'{accept_old}APT::Install-Recommends "false";\n',
     }
 
@@ -52,12 +53,16 @@ def checks_validity(environment: Mapping[str, str], apt_configuration: str) -> b
     return not re.search(rf'(?mi)^{CHECK} "(false|no|0|off|without|disable)";', apt_configuration)
 
 
+#: The variant of libfaketime for programs with threads.
+FAKETIME_LIBRARY = "libfaketimeMT.so.1"
+
 BASE = "a minimal Debian"
 MACHINE = "the tree that nodes run in"
 
 
-def base(suite: str = SUITE) -> Artifact:
-    """The minimal tree on which every image is based."""
+def base(suite: str = SUITE, architecture: str = "") -> Artifact:
+    """The minimal tree on which every image is based; of this machine's architecture unless another is named."""
+    other = (f"--arch={architecture}",) if architecture else ()
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
         tree = folder / "tree"
@@ -69,6 +74,7 @@ def base(suite: str = SUITE) -> Artifact:
                 "debootstrap",
                 "--variant=minbase",
                 "--include=ca-certificates",
+                *other,
                 suite,
                 str(tree),
                 mirror(),
@@ -88,7 +94,7 @@ def base(suite: str = SUITE) -> Artifact:
 
     # Not a part of the key: a cache can be carried to a machine whose apt has another configuration.
     inputs = settings(check_validity=False)
-    return Artifact("debian", BASE, (suite, *inputs, *inputs.values()), build, gigabytes=1)
+    return Artifact("debian", BASE, (suite, *inputs, *inputs.values(), *other), build, gigabytes=1)
 
 
 def _apt_configuration() -> str:
@@ -114,36 +120,54 @@ def machine(store: ArtifactCache) -> Artifact:
 
 def prometheus(store: ArtifactCache) -> Artifact:
     """Programs of Prometheus, which tests run on the host: `prometheus` and `promtool`."""
-    return _programs(store, "prometheus", "Prometheus", ("prometheus", "promtool"))
+    return programs(store, "prometheus", "Prometheus", ("prometheus", "promtool"))
 
 
 def image_registry(store: ArtifactCache) -> Artifact:
     """A registry of images and charts, which tests run on the host: `docker-registry`."""
-    return _programs(store, "registry", "an image registry", ("docker-registry",))
+    return programs(store, "registry", "an image registry", ("docker-registry",))
 
 
 def cosign(store: ArtifactCache) -> Artifact:
     """The program that signs releases: `cosign`."""
-    return _programs(store, "cosign", "cosign", ("cosign",))
+    return programs(store, "cosign", "cosign", ("cosign",))
 
 
-def _programs(store: ArtifactCache, name: str, what: str, programs: tuple[str, ...]) -> Artifact:
-    """Programs as Debian builds them, each from the package of its name."""
+def faketime(store: ArtifactCache) -> Artifact:
+    """The library that gives a process another clock, with which benchmarks let days pass in minutes."""
+    return _package_files(
+        store, "faketime", "libfaketime", (f"usr/lib/*/faketime/{FAKETIME_LIBRARY}",), ("libfaketime",)
+    )
+
+
+def programs(
+    store: ArtifactCache, name: str, what: str, names: tuple[str, ...], packages: tuple[str, ...] = ()
+) -> Artifact:
+    """Programs as Debian builds them, from these packages or each from the package of its name."""
+    return _package_files(store, name, what, tuple(f"usr/bin/{program}" for program in names), packages or names)
+
+
+def _package_files(
+    store: ArtifactCache, name: str, what: str, patterns: tuple[str, ...], packages: tuple[str, ...]
+) -> Artifact:
+    """Files of packages, one for each pattern."""
     origin = base()
+    wanted = tuple(Path(pattern).name for pattern in patterns)
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
         tree = folder / "tree"
         stream(["cp", "-a", str(store.require(origin) / "tree"), str(tree)])
         unpack = 'for package in *.deb; do dpkg-deb -x "$package" .; done'
-        script = f"apt-get -q update && cd /srv && apt-get -q download {' '.join(programs)} && {unpack}"
+        script = f"apt-get -q update && cd /srv && apt-get -q download {' '.join(packages)} && {unpack}"
         run_in(tree, ["sh", "-c", script], on_line=lambda line: progress.step(what, line[:60]))
-        packages = [path.name.split("_") for path in (tree / "srv").glob("*.deb")]
-        for program in programs:
-            shutil.copy2(tree / "srv/usr/bin" / program, folder / program)
+        files = [path.name.split("_") for path in (tree / "srv").glob("*.deb")]
+        for pattern in patterns:
+            found = next((tree / "srv").glob(pattern))
+            shutil.copy2(found, folder / found.name)
         shutil.rmtree(tree)
-        return {name: version for name, version, *_ in packages}
+        return {package: version for package, version, *_ in files}
 
-    return Artifact(name, what, (origin.key, *programs), build, gigabytes=1, digested=programs)
+    return Artifact(name, what, (origin.key, *wanted), build, gigabytes=1, digested=wanted)
 
 
 def install(tree: Path, packages: tuple[str, ...], progress: Progress, task: str) -> None:

@@ -55,10 +55,12 @@ class ImageBuilder:
         parent: Artifact | None = None,
         extra: Mapping[str, Artifact] | None = None,
         recipe_name: str = "",
+        platform: str = "",
     ) -> Artifact:
         """One image; `extra` adds files or folders of other artifacts to the build context, by their path.
 
-        The recipe is the folder of the same name unless `recipe_name` names another one.
+        The recipe is the folder of the same name unless `recipe_name` names another one. The platform is that of this
+        machine unless another one is named; then the machine must be able to run its programs.
         """
         recipe = sources() / (recipe_name or name)
         extra = extra or {}
@@ -67,6 +69,7 @@ class ImageBuilder:
             tree_digest(recipe),
             parent.key if parent else "",
             *(f"{p} {a.key}" for p, a in extra.items()),
+            *((platform,) if platform else ()),
         )
 
         def build(folder: Path, progress: Progress) -> dict[str, str]:
@@ -76,6 +79,8 @@ class ImageBuilder:
                 stream(["cp", "-a", str(self.store.require(artifact) / path), str(context)])
             limits = [f"--ulimit={name}={_limit(number)}" for name, number in _LIMITS.items()]
             argv = ["buildah", "build", "--layers", "--pull-never", "--network=host", *limits]
+            if platform:
+                argv += ["--platform", platform]
             if parent:
                 self.load(parent, folder, progress, what)
                 argv += ["--build-arg", f"PARENT={keyed_reference(parent.name, parent.key)}"]

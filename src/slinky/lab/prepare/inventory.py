@@ -8,6 +8,7 @@ from pathlib import Path
 from slinky.lab.paths import cache
 from slinky.lab.prepare import debian, golang, tools, virtual, wheels
 from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache
+from slinky.lab.prepare.emulation import Architecture
 from slinky.lab.prepare.images import ARCHIVE, ImageBuilder
 from slinky.lab.progress import Progress
 
@@ -19,6 +20,42 @@ SLURM = (*DAEMONS, *LOGIN, "completer")
 #: The release of Slurm from which upgrades are tested, and the end of the names of its images.
 EARLIER_SLURM = "24.11"
 EARLIER = "-earlier"
+#: Images that few tests need, with their parents: a site's own image of slurmd, and a directory of users.
+EXTRA_IMAGES = {"slurmd-extended": "image-slurmd", "slapd": "image-base"}
+
+
+@dataclass(frozen=True)
+class ImageVariant:
+    """The images of Slurm from the same recipes on another Debian: an earlier suite, or another architecture."""
+
+    builder: ImageBuilder
+    suffix: str
+    origin: Artifact
+    platform: str = ""
+    slurm: str = "slurm"
+
+    def name(self, artifact: str) -> str:
+        """The name of an artifact of this variant."""
+        return f"{artifact}{self.suffix}"
+
+    def image(self, recipe: str, parent: Artifact | None, **extra: Artifact) -> Artifact:
+        """An image of this variant."""
+        return self.builder.image(self.name(recipe), parent, extra, recipe_name=recipe, platform=self.platform)
+
+    def artifacts(self, further: tuple[str, ...] = ()) -> dict[str, Artifact]:
+        """Every layer and daemon, in build order; `further` images are based on that of all Slurm programs."""
+        base_tar = self.builder.base_tar(self.origin, self.name("base-tar"))
+        base = self.image("base", None, **{"tree.tar": base_tar})
+        slurm = self.builder.image(self.name("slurm"), base, recipe_name=self.slurm, platform=self.platform)
+        daemon = self.image("daemon", slurm)
+        login_base = self.image("login-base", daemon)
+        parents = dict.fromkeys(further, slurm) | dict.fromkeys(DAEMONS, daemon) | dict.fromkeys(LOGIN, login_base)
+        images = (base, slurm, daemon, login_base, *(self.image(name, parent) for name, parent in parents.items()))
+        return {
+            self.name("debian"): self.origin,
+            self.name("base-tar"): base_tar,
+            **{image.name: image for image in images},
+        }
 
 
 @dataclass(frozen=True)
@@ -81,34 +118,30 @@ class ArtifactInventory:
     @cached_property
     def earlier_artifacts(self) -> dict[str, Artifact]:
         """The images of an earlier Slurm, from the same recipes; `load_image` imports them into a lab."""
-        builder = ImageBuilder(self.store, self.artifacts["machine"])
         origin = debian.base(debian.EARLIER_SUITE)
-        base_tar = builder.base_tar(origin, f"base-tar{EARLIER}")
+        return ImageVariant(self.builder, EARLIER, origin, slurm=f"slurm{EARLIER}").artifacts()
 
-        def image(recipe: str, parent: Artifact) -> Artifact:
-            return builder.image(f"{recipe}{EARLIER}", parent, recipe_name=recipe)
-
-        base = builder.image(f"base{EARLIER}", extra={"tree.tar": base_tar}, recipe_name="base")
-        slurm = builder.image(f"slurm{EARLIER}", base)
-        daemon = image("daemon", slurm)
-        login_base = image("login-base", daemon)
-        layers = (base, slurm, daemon, login_base)
-        daemons = (*(image(name, daemon) for name in DAEMONS), *(image(name, login_base) for name in LOGIN))
-        return {
-            f"debian{EARLIER}": origin,
-            f"base-tar{EARLIER}": base_tar,
-            **{item.name: item for item in (*layers, *daemons)},
-        }
+    def foreign_images(self, architecture: Architecture, progress: Progress) -> dict[str, Artifact]:
+        """The images that a site runs, built for another architecture, whose programs this machine can run."""
+        origin = debian.base(architecture=architecture.name)
+        variant = ImageVariant(self.builder, f"-{architecture.name}", origin, architecture.platform)
+        artifacts = variant.artifacts(("completer",))
+        machine = self.artifacts["machine"]
+        self.store.ensure_all([self.artifacts["debian"], machine, *artifacts.values()], progress)
+        wheels_ = self._wheels(progress, architecture.machine)
+        slinky = variant.image("slinky", artifacts[variant.name("image-base")], wheels=wheels_)
+        self.store.ensure(slinky, progress)
+        return {"slinky": slinky, **{name: artifacts[variant.name(f"image-{name}")] for name in SLURM}}
 
     def earlier_images(self) -> list[Path]:
         """The archives of the images of an earlier Slurm."""
         names = (f"image-{name}{EARLIER}" for name in (*DAEMONS, *LOGIN))
         return [self.store.require(self.earlier_artifacts[name]) / ARCHIVE for name in names]
 
-    def extended_slurmd(self, progress: Progress) -> Path:
-        """The archive of an example of a site's own image of slurmd; built on demand, since few tests need it."""
+    def extra_image(self, name: str, progress: Progress) -> Path:
+        """The archive of an image of `EXTRA_IMAGES`; built on demand, since few tests need it."""
         builder = ImageBuilder(self.store, self.artifacts["machine"])
-        return self.store.ensure(builder.image("slurmd-extended", self.artifacts["image-slurmd"]), progress) / ARCHIVE
+        return self.store.ensure(builder.image(name, self.artifacts[EXTRA_IMAGES[name]]), progress) / ARCHIVE
 
     def prepare(self, progress: Progress, *, vms: bool = False, earlier: bool = False) -> None:
         """Build every artifact that is missing; those of virtual machines and of an earlier Slurm only if wanted."""
@@ -131,12 +164,15 @@ class ArtifactInventory:
 
     def slinky(self, progress: Progress) -> Artifact:
         """The slinky image, built. It is not part of `prepare` because every code change makes a new one."""
-        pinned = self.store.ensure(wheels.dependencies(), progress)
-        own = wheels.own(pinned)
-        self.store.ensure(own, progress)
+        own = self._wheels(progress)
         image = self.builder.image("slinky", self.artifacts["image-base"], extra={"wheels": own})
         self.store.ensure(image, progress)
         return image
+
+    def _wheels(self, progress: Progress, machine: str = "") -> Artifact:
+        own = wheels.own(self.store.ensure(wheels.dependencies(machine), progress))
+        self.store.ensure(own, progress)
+        return own
 
     @property
     def builder(self) -> ImageBuilder:
@@ -157,6 +193,10 @@ class ArtifactInventory:
     def cosign(self, progress: Progress) -> Path:
         """The program that signs and verifies releases, which only releasers and tests need."""
         return self.store.ensure(debian.cosign(self.store), progress) / "cosign"
+
+    def faketime(self, progress: Progress) -> Path:
+        """The library that gives a process another clock, which only benchmarks need."""
+        return self.store.ensure(debian.faketime(self.store), progress) / debian.FAKETIME_LIBRARY
 
     def paths(self, *, vms: bool = False) -> dict[str, str]:
         """The path of every artifact of a lab."""

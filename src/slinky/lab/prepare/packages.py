@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packages in an image: read from its archive, compared with a lock file, written as an SBOM.
 
-Debian and Python both record what is installed, so the image itself says what it holds, whichever mirror it was built
-from. A lock file has one line per package, `ecosystem name version`.
+Debian and Python both record what is installed and under which licence, so the image itself says what it holds,
+whichever mirror it was built from. A lock file has one line per package, `ecosystem name version`.
 """
 
 import email.parser
@@ -15,14 +15,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slinky.lab.prepare.debian import APT_SETTINGS, CHECK
+from slinky.lab.prepare.licences import FOLDER, package_licences
 
-_STATUS = "var/lib/dpkg/status"
+#: The status file of dpkg, and those that recipes write for a package of which they take single files.
+_STATUS = re.compile(r"(?:var/lib/dpkg|opt/slinky/[^/]+)/status\Z")
 _METADATA = re.compile(r"(?:^|/)[^/]+\.dist-info/METADATA\Z")
+#: A copyright file of Debian, or a folder of documentation that is a link to another.
+_COPYRIGHT = re.compile(rf"{FOLDER}/[^/]+(?:/copyright)?\Z")
 _TYPES = {"Debian": "deb/debian", "PyPI": "pypi"}
 
 
 class Package(NamedTuple):
-    """One package of an image; the licence is known for Python packages only, as images leave out documentation."""
+    """One package of an image; the licence is the list of names that the package states, empty if it states none."""
 
     ecosystem: str
     name: str
@@ -45,23 +49,33 @@ class ImageContents(NamedTuple):
 def read_image(archive: Path) -> ImageContents:
     """The contents of an OCI archive; of files that several layers have, the last one counts."""
     files: dict[str, bytes] = {}
+    links: dict[str, str] = {}
     with tarfile.open(archive) as image:
         manifest = _blob(image, json.loads(_read(image, "index.json"))["manifests"][0])
         for layer in manifest["layers"]:
             with tarfile.open(fileobj=image.extractfile(_path(layer))) as tree:
-                files.update(_records(tree))
+                _read_layer(tree, files, links)
         created = _blob(image, manifest["config"]).get("created", "")
-    status, apt = (files.pop(name, b"").decode() for name in (_STATUS, APT_SETTINGS))
-    packages = {*parse_status(status), *map(_parse_metadata, files.values())}
-    return ImageContents(created[:10], tuple(sorted(packages)), CHECK not in apt)
+    installed = (package for name in files if _STATUS.match(name) for package in parse_status(files[name].decode()))
+    debian = (package._replace(licence=package_licences(package.name, files, links)) for package in installed)
+    python = (_parse_metadata(content) for name, content in files.items() if _METADATA.search(name))
+    checked_age = CHECK not in files.get(APT_SETTINGS, b"").decode()
+    return ImageContents(created[:10], tuple(sorted({*debian, *python})), checked_age)
 
 
-def _records(tree: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
-    """The files of a layer that list packages."""
+def _read_layer(tree: tarfile.TarFile, files: dict[str, bytes], links: dict[str, str]) -> None:
+    """Add the files of a layer that describe packages, and the links between them."""
     for member in tree:
         name = member.name.removeprefix("./")
-        if member.isfile() and (name in {_STATUS, APT_SETTINGS} or _METADATA.search(name)):
-            yield name, _content(tree, member)
+        is_copyright = bool(_COPYRIGHT.match(name))
+        if is_copyright and member.issym():
+            links[name] = member.linkname
+        elif is_copyright and member.islnk():
+            links[name] = "/" + member.linkname.removeprefix("./")
+        elif member.isfile() and (
+            is_copyright or name == APT_SETTINGS or _STATUS.match(name) or _METADATA.search(name)
+        ):
+            files[name] = _content(tree, member)
 
 
 def _read(archive: tarfile.TarFile, name: str) -> bytes:
@@ -120,7 +134,9 @@ def render_sbom(name: str, contents: ImageContents) -> str:
             "downloadLocation": "NOASSERTION",
             "licenseConcluded": "NOASSERTION",
             "licenseDeclared": "NOASSERTION",
-            "comment": f"licence: {package.licence}" if package.licence else "",
+            "licenseComments": f"The package states: {package.licence}"
+            if package.licence
+            else "The package states none.",
             "externalRefs": [
                 {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": package.url()}
             ],

@@ -4,18 +4,17 @@
 The digests of all pushed images are written to one file of chart values, at the very end and at once. A push that was
 interrupted leaves the previous file as it is; it can be repeated, because the registry keeps the layers that it has.
 
-An image for several platforms is an index of one image for each, tagged TAG-ARCHITECTURE. Images are built for the
-platform of the machine, so the same command runs once on a machine of each platform; the last run makes the index.
+An image for several platforms is an index of one image for each, tagged TAG-ARCHITECTURE. Programs of another
+architecture than that of the machine run under QEMU while their images are built.
 """
 
 import argparse
 import os
-import platform
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from slinky import __version__
 from slinky.lab.errors import LabError
 from slinky.lab.prepare import tools
 from slinky.lab.prepare.artifact_cache import Artifact
+from slinky.lab.prepare.emulation import ARCHITECTURES, Architecture, emulated, native
 from slinky.lab.prepare.images import ImageBuilder, keyed_reference
 from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.prepare.wheels import CHECKOUT
@@ -32,12 +32,10 @@ from slinky.lab.progress import Progress
 
 DIGESTS = CHECKOUT / "build" / "images.yaml"
 SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _HOST = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?"
 _REGISTRY = re.compile(rf"{_HOST}(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,113}")
-_PLATFORM = re.compile(r"linux/([a-z0-9]+)")
 
 #: Messages of registries and of TLS, and the next step for each; the first that matches counts.
 HINTS = (
@@ -74,9 +72,10 @@ class Destination:
         if not _TAG.fullmatch(tag):
             raise LabError(f"TAG={tag} is not a tag", "write letters, digits, dots, dashes and underscores")
         found = tuple(platforms.split(",")) if platforms else ()
+        known = [item.platform for item in ARCHITECTURES.values()]
         for name in found:
-            if not _PLATFORM.fullmatch(name):
-                raise LabError(f"PLATFORMS={platforms}: {name} is no platform", "write linux/amd64,linux/arm64")
+            if name not in known:
+                raise LabError(f"PLATFORMS={platforms}: {name} is no platform", f"choose from {','.join(known)}")
         return cls(registry, tag, found, _file("CA", ca), _file("AUTHFILE", authfile) or default_authfile(os.environ))
 
     def reference(self, name: str, architecture: str = "") -> str:
@@ -128,39 +127,32 @@ class ImagePublisher:
     destination: Destination
     progress: Progress
 
-    def push_all(self, images: Mapping[str, Artifact]) -> dict[str, str]:
+    def push_all(self, images: Mapping[Architecture, Mapping[str, Artifact]]) -> dict[str, str]:
         """Push every image; the digest of each."""
-        return {name: self.push(name, image) for name, image in images.items()}
+        names = list(next(iter(images.values())))
+        return {name: self.push(name, {item: built[name] for item, built in images.items()}) for name in names}
 
-    def push(self, name: str, image: Artifact) -> str:
-        """Push an image, and the index of its platforms if there are several; its digest."""
-        own = architecture() if self.destination.platforms else ""
+    def push(self, name: str, images: Mapping[Architecture, Artifact]) -> str:
+        """Push an image for every architecture, and their index if platforms are named; the digest."""
         what = f"pushing {self.destination.reference(name)}"
         with self.progress.task(what), tempfile.TemporaryDirectory(prefix="slinky-push-") as scratch:
             folder = Path(scratch)
             self._copy_credentials(folder / "context")
-            self.builder.load(image, folder, self.progress, what)
-            local = keyed_reference(image.name, image.key)
-            self._buildah(folder, what, ["push", local, f"docker://{self.destination.reference(name, own)}"])
+            for item, image in images.items():
+                self.builder.load(image, folder, self.progress, what)
+                place = self.destination.reference(name, item.name if self.destination.platforms else "")
+                self._buildah(folder, what, ["push", keyed_reference(image.name, image.key), f"docker://{place}"])
             if self.destination.platforms:
-                self._push_index(name, folder, what)
+                self._push_index(name, images, folder, what)
             return (folder / "context" / "digest").read_text().strip()
 
-    def _push_index(self, name: str, folder: Path, what: str) -> None:
+    def _push_index(self, name: str, architectures: Iterable[Architecture], folder: Path, what: str) -> None:
         index = f"slinky-index-{os.getpid()}-{name}"
         self._buildah(folder, what, ["manifest", "create", index])
         try:
-            for item in self.destination.platforms:
-                reference = self.destination.reference(name, item.removeprefix("linux/"))
-                try:
-                    self._buildah(folder, what, ["manifest", "add", index, f"docker://{reference}"])
-                except LabError as problem:
-                    if "manifest unknown" not in problem.what:
-                        raise
-                    raise LabError(
-                        f"{reference} is not in the registry yet, so {self.destination.reference(name)} was not made",
-                        f"run the same command on a machine of the platform {item}",
-                    ) from problem
+            for item in architectures:
+                reference = self.destination.reference(name, item.name)
+                self._buildah(folder, what, ["manifest", "add", index, f"docker://{reference}"])
             push = ["manifest", "push", "--all", index, f"docker://{self.destination.reference(name)}"]
             self._buildah(folder, what, push)
         finally:
@@ -191,17 +183,30 @@ class ImagePublisher:
             shutil.copyfile(SYSTEM_CERTIFICATES, context / "system.crt")
 
 
-def architecture() -> str:
-    """The architecture of this machine, as registries call it."""
-    return ARCHITECTURES.get(platform.machine(), platform.machine())
-
-
 def build_all(inventory: ArtifactInventory, progress: Progress) -> dict[str, Artifact]:
     """Build every image that a site runs."""
     tools.require_root("building images")
     tools.require_tools(progress)
     slurm = inventory.slurm_images(progress)
     return {"slinky": inventory.slinky(progress), **slurm}
+
+
+def build_platforms(
+    inventory: ArtifactInventory, platforms: Sequence[str], progress: Progress
+) -> dict[Architecture, dict[str, Artifact]]:
+    """Build every image for these platforms, or for this machine; QEMU runs the programs of other architectures."""
+    own = native()
+    wanted = [ARCHITECTURES[name.removeprefix("linux/")] for name in platforms] or [own]
+    images: dict[Architecture, dict[str, Artifact]] = {}
+    for item in wanted:
+        if item == own:
+            images[item] = build_all(inventory, progress)
+            continue
+        tools.require_root("building images")
+        tools.require_tools(progress)
+        with emulated(item, inventory.store, progress):
+            images[item] = inventory.foreign_images(item, progress)
+    return images
 
 
 def _file(variable: str, name: str) -> Path | None:
@@ -227,13 +232,11 @@ def main(arguments: Sequence[str]) -> int:
         destination = Destination.parse(
             options.registry, options.tag or __version__, options.platforms, options.ca, options.authfile
         )
-        own = f"linux/{architecture()}"
-        if destination.platforms and own not in destination.platforms:
-            raise LabError(f"PLATFORMS={options.platforms}: this machine builds {own} only", "run it on such a machine")
         inventory, progress = ArtifactInventory.of(), Progress()
-        images = build_all(inventory, progress)
+        images = build_platforms(inventory, destination.platforms, progress)
         if not options.push:
-            print(f"{len(images)} images are built: {', '.join(images)}. PUSH=1 pushes them to {destination.registry}.")
+            names = ", ".join(name for built in images.values() for name in built)
+            print(f"These images are built: {names}. PUSH=1 pushes them to {destination.registry}.")
             return 0
         digests = ImagePublisher(inventory.builder, destination, progress).push_all(images)
         write_at_once(options.output, render_values(destination, digests))

@@ -18,19 +18,22 @@ CHECKOUT = Path(__file__).parents[4]
 PYTHON = "3.14"  # of the Debian suite of the images
 
 
-def dependencies() -> Artifact:
-    """Every wheel that requirements/runtime.txt pins, verified by hash, in `wheels`."""
+def dependencies(machine: str = "") -> Artifact:
+    """Every wheel that requirements/runtime.txt pins, verified by hash, in `wheels`; for this or another machine."""
     pins = _checkout_file("requirements/runtime.txt")
     what = "the wheels that slinky needs"
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
-        platforms = [f"--platform=manylinux_{glibc}_{platform.machine()}" for glibc in ("2_17", "2_28", "2_34")]
+        platforms = [
+            f"--platform=manylinux_{glibc}_{machine or platform.machine()}" for glibc in ("2_17", "2_28", "2_34")
+        ]
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--require-hashes"]
         choice = ["--no-deps", "--only-binary=:all:", f"--python-version={PYTHON}", *platforms]
         stream([*pip, *choice, "--dest", str(folder / "wheels"), "--requirement", str(pins)])
         return {"python": PYTHON, "wheels": str(len(list((folder / "wheels").iterdir())))}
 
-    return Artifact("wheels", what, (PYTHON, file_digest(pins)), build, gigabytes=1, digested=("wheels/*",))
+    inputs = (PYTHON, file_digest(pins), *((machine,) if machine else ()))
+    return Artifact("wheels", what, inputs, build, gigabytes=1, digested=("wheels/*",))
 
 
 def own(pinned: Path) -> Artifact:
@@ -47,7 +50,7 @@ def own(pinned: Path) -> Artifact:
     def matters(path: Path) -> bool:
         return "__pycache__" not in path.parts and path.suffix != ".pyc"
 
-    inputs = (str(pinned), file_digest(project), tree_digest(CHECKOUT / "src", matters))
+    inputs = (pinned.name, file_digest(project), tree_digest(CHECKOUT / "src", matters))
     return Artifact("wheel", what, inputs, build, gigabytes=1)
 
 
