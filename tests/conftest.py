@@ -13,6 +13,7 @@ All daemons are real. A component that is not prepared is a failure, never a ski
 """
 
 import secrets
+import signal
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
@@ -28,7 +29,29 @@ from slinky.lab.slurm.cluster import LabSlurm
 settings.register_profile("slinky", deadline=None)
 settings.load_profile("slinky")
 
+# A shell that starts the tests in the background ignores SIGINT, and programs that the tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 MakeLab = Callable[..., Lab]
+
+
+class FailureNames:
+    """Prints the name of a failed test when it fails: the summary comes only after the last test."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write_line(f"\nfailed in its {report.when}: {report.nodeid}", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Print the names of failed tests in the process that shows them."""
+    if not hasattr(config, "workerinput"):
+        terminal: pytest.TerminalReporter = config.pluginmanager.getplugin("terminalreporter")
+        config.pluginmanager.register(FailureNames(terminal))
 
 
 @pytest.hookimpl(wrapper=True)

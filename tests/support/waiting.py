@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 
 from slinky.kube import NotFound
 from slinky.lab.errors import LabError
+from slinky.lab.machine.machine import pause_after
 from slinky.slurm import SlurmError
 
 T = TypeVar("T")
@@ -22,7 +23,7 @@ T = TypeVar("T")
 PASSING = (AssertionError, LabError, NotFound, SlurmError, subprocess.CalledProcessError)
 #: Seconds after which a check counts as failed: generous, because machines are busy and no test is about time.
 LIMIT = 240.0
-#: Seconds between two checks. A check that takes long is repeated less often: polling must not load the machine.
+#: Seconds between two observations.
 PAUSE = 0.05
 #: Seconds without a change after which something counts as quiescent.
 QUIET = 1.5
@@ -47,7 +48,7 @@ async def eventually(check: Callable[[], Any], what: str, seconds: float = LIMIT
                 return answer
         if time.monotonic() >= end:
             raise AssertionError(f"{what} did not happen within {seconds:.0f} s; last answer: {last!r}")
-        await asyncio.sleep(_pause(begin))
+        await asyncio.sleep(pause_after(begin))
 
 
 def until(check: Callable[[], T | None], what: str, seconds: float = LIMIT) -> T:
@@ -65,7 +66,7 @@ def until(check: Callable[[], T | None], what: str, seconds: float = LIMIT) -> T
                 return answer
         if time.monotonic() >= end:
             raise AssertionError(f"{what} did not happen within {seconds:.0f} s; last answer: {last!r}")
-        time.sleep(_pause(begin))
+        time.sleep(pause_after(begin))
 
 
 async def quiescent(observe: Callable[[], object], what: str, seconds: float = LIMIT) -> None:
@@ -95,8 +96,3 @@ def until_quiescent(observe: Callable[[], object], what: str, seconds: float = L
 async def _answer(check: Callable[[], Any]) -> Any:
     answer = check()
     return await answer if inspect.isawaitable(answer) else answer
-
-
-def _pause(begin: float) -> float:
-    """As long as the last check took, which began at `begin`, but at least `PAUSE`."""
-    return max(PAUSE, time.monotonic() - begin)

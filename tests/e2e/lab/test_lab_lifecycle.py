@@ -198,8 +198,12 @@ def test_the_demo_runs_real_work_and_leaves_no_trace() -> None:
     assert [row["WORKERS"] for row in shown["autoscaler"]][-2:] == ["0 -> 2", "2 -> 0"]
     assert re.search(r"analysis +slurm +PENDING .* \(Resources\) +in \d+ min", shown["queue"])
     assert re.search(r"Job \d+ \(analysis\) of slurm is pending\..* Expected start: in \d+ min", shown["explain"])
-    page = slinky("lab", "exec", "--name", "demo", "control", "bash", "-c", OPEN_PAGE)
-    assert "simulation" in page.stdout, page.stderr
+
+    def page_shows_forecast() -> bool:
+        page = slinky("lab", "exec", "--name", "demo", "control", "bash", "-c", OPEN_PAGE).stdout
+        return bool(re.search(r"analysis.*in \d+ min", page, re.DOTALL))
+
+    until(page_shows_forecast, "the job on the page with its expected start", 90)
     for row in shown["jobs"]:
         rows.setdefault(row["WORKLOAD"], []).append(row)
     states = {workload: [row["STATE"] for row in jobs] for workload, jobs in rows.items()}

@@ -19,12 +19,12 @@ class QueueOutlook:
 
     def __init__(self, site: LabCharts) -> None:
         self.site = site
-        self.waiting = ""
+        self.running = self.waiting = ""
 
     def fill(self) -> None:
         """Submit a job that takes every node for two minutes, and one that waits for it."""
         nodes = f"--nodes={self.site.lab.state.nodes}"
-        self._submit("simulation", "sleep 120", nodes, "--exclusive", "--time=30")
+        self.running = self._submit("simulation", "sleep 120", nodes, "--exclusive", "--time=30")
         self.waiting = self._submit("analysis", "true", "--nodes=1", "--time=10")
         until(self._waits, f"job {self.waiting} to wait", PATIENCE, lambda: self.site.slurm("squeue"))
 
@@ -41,7 +41,10 @@ class QueueOutlook:
         return self.site.slurm("sbatch", *arguments, *options, "--wrap", command).strip()
 
     def _waits(self) -> bool:
-        return self.site.slurm("squeue", "-h", "-j", self.waiting, "-o", "%r").strip() in ("Resources", "Priority")
+        """Whether the first job has its nodes: until then slurmctld and the forecast know no end to wait for."""
+        jobs = f"{self.running},{self.waiting}"
+        states = self.site.slurm("squeue", "-h", "-j", jobs, "--sort=i", "-o", "%T %r").splitlines()
+        return states == ["RUNNING None", "PENDING Resources"]
 
     def _slinky(self, *words: str) -> str:
         place = ("--kubeconfig", str(self.site.lab.kubeconfig), "--namespace", SPACE)

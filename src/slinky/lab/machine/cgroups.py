@@ -42,8 +42,17 @@ def problem(tops: Iterable[Path] | None = None) -> str:
         return f"{unwritable[0]} is not writable"
     version_1 = {name for top in tops for name in top.name.split(",") if not (top / "cgroup.controllers").exists()}
     available = version_1.union(*(_controllers(top) for top in tops))
-    missing = sorted(REQUIRED - available)
-    return f"the controllers {', '.join(missing)} are missing" if missing else ""
+    if missing := sorted(REQUIRED - available):
+        return f"the controllers {', '.join(missing)} are missing"
+    if is_version_2(tops) and (occupied := [str(top) for top in tops if _cannot_delegate(top)]):
+        return f"{occupied[0]} contains processes, so it cannot delegate its controllers"
+    return ""
+
+
+def is_version_2(tops: Iterable[Path] | None = None) -> bool:
+    """Whether this machine has cgroups of version 2 only."""
+    tops = hierarchies() if tops is None else list(tops)
+    return bool(tops) and all((top / "cgroup.controllers").exists() for top in tops)
 
 
 def branch(lab: str) -> str:
@@ -59,7 +68,7 @@ def create(path: str, tops: Iterable[Path] | None = None) -> None:
     controllers in version 1 hierarchies, so nothing is delegated or required in its version 2 hierarchy.
     """
     tops = hierarchies() if tops is None else list(tops)
-    version_2_only = all((top / "cgroup.controllers").exists() for top in tops)
+    version_2_only = is_version_2(tops)
     for top in tops:
         folder = top
         for part in path.split("/"):
@@ -89,6 +98,16 @@ def _delegate_controllers(folder: Path) -> None:
             raise LabError(
                 f"cgroup {folder} cannot delegate its controllers ({error.strerror})", IN_A_CONTAINER
             ) from error
+
+
+def _cannot_delegate(top: Path) -> bool:
+    """Whether processes keep a version 2 cgroup from delegating.
+
+    The root of the machine, which has no `cgroup.type`, may have both. The root of a container's namespace may not.
+    """
+    procs = top / "cgroup.procs"
+    is_delegated = set((top / "cgroup.subtree_control").read_text().split()) >= REQUIRED
+    return (top / "cgroup.type").exists() and not is_delegated and bool(procs.read_text().strip())
 
 
 def _require_controllers(folder: Path) -> None:

@@ -25,6 +25,8 @@ from slinky.lab.machine.rootfs import RootFilesystem
 
 PATH = "/opt/slinky/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net")
+#: Pauses of polling in seconds, and how many times the duration of a check the pause after it is.
+SHORTEST_PAUSE, LONGEST_PAUSE, PAUSE_RATIO = 0.03, 1.0, 3
 
 
 class Machine:
@@ -208,8 +210,20 @@ def unshared(file: Path, task: Mapping[str, Any], namespaces: Sequence[str]) -> 
 def until(done: Callable[[], bool], what: str, seconds: float, why: Callable[[], str] = lambda: "") -> None:
     """Wait until a check is true; the error names what was waited for and why it did not happen."""
     deadline = time.monotonic() + seconds
-    while not done():
+    while True:
+        begin = time.monotonic()
+        if done():
+            return
         if time.monotonic() > deadline:
             details = why()
             raise LabError(f"waited {seconds:g} s for {what}" + (f":\n{details}" if details else ""))
-        time.sleep(0.03)
+        time.sleep(pause_after(begin))
+
+
+def pause_after(begin: float) -> float:
+    """Seconds to wait before a check is repeated that began at `begin`.
+
+    A check that takes long, such as a command in a container, is repeated less often, because polling takes CPU time
+    from the daemons that it waits for.
+    """
+    return min(max(SHORTEST_PAUSE, PAUSE_RATIO * (time.monotonic() - begin)), LONGEST_PAUSE)

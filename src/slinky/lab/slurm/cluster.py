@@ -153,7 +153,7 @@ class LabSlurm:
             states = self.exec("sinfo", "-h", "-N", "-o", "%T", "-n", hosts, "-p", "work").split()
             return len(states) == self.nodes and set(states) == {"idle"}
 
-        until(idle, f"{hosts} to be idle", 120, lambda: self.exec("sinfo", "-N", "-l"))
+        until(idle, f"{hosts} to be idle", 300, lambda: self.exec("sinfo", "-N", "-l"))
 
     def add_external_nodes(self, count: int, prefix: str = "k", gpus: int = 0, cpus: int = 16) -> list[str]:
         """Create nodes without slurmd, which only external jobs use, and return their names."""
