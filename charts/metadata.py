@@ -88,9 +88,12 @@ def _operator_annotations(chart: str) -> dict[str, str]:
     }
 
 
-def release_annotations(version: str, images: Mapping[str, Any], changes: str) -> dict[str, str]:
+def release_annotations(version: str, images: Mapping[str, Any], changes: str, url: str = "") -> dict[str, str]:
     """The annotations of a packaged chart: its images, the changes of its release, whether it is a prerelease."""
     found = {"artifacthub.io/prerelease": "true" if "-" in version else "false"}
+    if url:
+        links = [{"name": "files and checksums of the release", "url": url}]
+        found["artifacthub.io/links"] = yaml.safe_dump(links, sort_keys=False, width=1000)
     if images:
         listed = [
             {"name": name, "image": f"{images['registry']}/{name}@{digest}"}

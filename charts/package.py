@@ -45,15 +45,19 @@ def read_images(file: Path) -> dict[str, Any]:
     return {name: values[name] for name in ("registry", "tag", "digests") if name in values}
 
 
-def chart_files(chart: str, version: str, images: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of a packaged chart by path, with those of the charts that it contains."""
+def chart_files(chart: str, version: str, images: Mapping[str, Any], url: str = "") -> dict[str, bytes]:
+    """The files of a packaged chart by path, with those of the charts that it contains.
+
+    The URL is where the release is published.
+    """
     changes = metadata.changes_of((HERE.parent / "CHANGELOG.md").read_text(), version)
-    annotations = metadata.release_annotations(version, images, changes)
+    annotations = metadata.release_annotations(version, images, changes, url)
     files = {}
     for path in _walk(HERE / chart):
         content = path.read_bytes()
         if path.name == "Chart.yaml":
             text = _VERSION_LINE.sub(rf"\g<1>{version}", content.decode())
+            text = text.replace("keywords:\n", f"home: {url}\nkeywords:\n", 1) if url else text
             content = (text + textwrap.indent(metadata.dump(annotations), "  ")).encode()
         elif path.name == "values.yaml" and images:
             content = content.replace(GLOBAL, yaml.safe_dump({"global": dict(images)}, sort_keys=False).encode())
@@ -77,7 +81,7 @@ def archive(files: Mapping[str, bytes], epoch: int) -> bytes:
     return gzip.compress(plain.getvalue(), 9, mtime=0)
 
 
-def write_packages(output: Path, version: str, images: Mapping[str, Any], epoch: int) -> list[Path]:
+def write_packages(output: Path, version: str, images: Mapping[str, Any], epoch: int, url: str = "") -> list[Path]:
     """Write every chart as NAME-VERSION.tgz."""
     if not VERSION.fullmatch(version):
         raise PackageError(f"VERSION={version} is not a semantic version such as 1.2.3 or 1.2.3-rc.1")
@@ -85,7 +89,7 @@ def write_packages(output: Path, version: str, images: Mapping[str, Any], epoch:
     packages = []
     for chart in CHARTS:
         package = output / f"{chart}-{version}.tgz"
-        package.write_bytes(archive(chart_files(chart, version, images), epoch))
+        package.write_bytes(archive(chart_files(chart, version, images, url), epoch))
         packages.append(package)
     return packages
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,8 @@ class ReleaseKit:
     #: The folder with the wheels of the kubectl plugin for each platform.
     wheels: Mapping[krew.PluginPlatform, Path]
     commit: str = ""
+    #: Images by name that are part of the release as archives.
+    archives: Mapping[str, Path] = field(default_factory=dict)
 
     def check(self) -> None:
         """Refuse a release that would not be what its name says."""
@@ -82,7 +84,7 @@ class ReleaseKit:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         self._write_python(partial)
-        write_packages(partial / "charts", self.version, self.images, self.epoch)
+        write_packages(partial / "charts", self.version, self.images, self.epoch, self.url)
         self._write_manifests(partial)
         self._write_plugin(partial)
         completions.write_scripts(partial / "completions")
@@ -91,6 +93,7 @@ class ReleaseKit:
         )
         (partial / "images.yaml").write_text(yaml.safe_dump({"global": dict(self.images)}, sort_keys=False))
         self._copy_sboms(partial)
+        self._copy_archives(partial)
         self._write_provenance(partial)
         (partial / SUMS).write_text(checksums(partial))
         shutil.rmtree(self.output, ignore_errors=True)
@@ -137,6 +140,11 @@ class ReleaseKit:
         for file in found:
             shutil.copyfile(file, folder / "sbom" / file.name)
 
+    def _copy_archives(self, folder: Path) -> None:
+        for name, file in self.archives.items():
+            (folder / "images").mkdir(exist_ok=True)
+            shutil.copyfile(file, folder / "images" / f"{name}-{self.version}.tar")
+
 
 def checksums(folder: Path) -> str:
     """The digests of all files of a folder, as `sha256sum --check` reads them."""
@@ -144,13 +152,11 @@ def checksums(folder: Path) -> str:
     return "".join(f"{_digest(path)}  {path.relative_to(folder)}\n" for path in files)
 
 
-def write_archives(kit: ReleaseKit) -> None:
-    """Write every image as an archive, for registries that cannot be reached; added to the checksums."""
-    inventory, folder = ArtifactInventory.of(), kit.output / "images"
-    folder.mkdir()
-    for name, image in build_all(inventory, Progress()).items():
-        shutil.copyfile(inventory.store.require(image) / ARCHIVE, folder / f"{name}-{kit.version}.tar")
-    (kit.output / SUMS).write_text(checksums(kit.output))
+def image_archives() -> dict[str, Path]:
+    """Every image as an archive, for registries that cannot be reached."""
+    inventory = ArtifactInventory.of()
+    images = build_all(inventory, Progress())
+    return {name: inventory.store.require(image) / ARCHIVE for name, image in images.items()}
 
 
 def sign(folder: Path, cosign: Cosign) -> None:
@@ -207,11 +213,10 @@ def main(arguments: Sequence[str]) -> int:
             helm=_helm(),
             wheels=plugin_wheels(),
             commit=last_commit("%H"),
+            archives=image_archives() if options.archives else {},
         )
         cosign = find_cosign(options.key) if options.key else None
         files = kit.write()
-        if options.archives:
-            write_archives(kit)
         if cosign:
             sign(kit.output, cosign)
     except (ReleaseError, PackageError, SigningError, LabError) as problem:

@@ -44,8 +44,8 @@ ALERTS: tuple[Alert, ...] = (
         (
             "Ask slurmctld itself: `scontrol ping` on a login host, or `kubectl get controllers,restapis "
             "-A` for a cluster of the operator.",
-            "If `scontrol ping` answers, slurmrestd or the token is the cause: read the log of the exporter "
-            "and of slurmrestd.",
+            'If `scontrol ping` answers, or `slinky_slurm_up{source="native"}` is 1, slurmrestd or the token is the '
+            "cause: read the log of the exporter and of slurmrestd.",
             "Read the log of slurmctld; a standby takes over by itself if there is one.",
         ),
     ),

@@ -127,6 +127,11 @@ BRIDGE = Board(
         ),
         graph("Evictions that the limit still allows", "min by (limit) (slinky_bridge_evictions_left)", "{{limit}}"),
         graph("Age of the copy of Slurm", "max(slinky_bridge_slurm_age_seconds)", "age", "s"),
+        graph(
+            "Requests of the bridge to Slurm in a minute",
+            f"60 * sum by (method) ({rate('slinky_bridge_slurm_call_seconds_count')})",
+            "{{method}}",
+        ),
         graph("Pods of other schedulers on nodes of the bridge", "max(slinky_bridge_foreign_pods)", "pods"),
     ),
 )

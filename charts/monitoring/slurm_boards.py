@@ -2,36 +2,12 @@
 """The dashboards of a Slurm cluster, from the metrics of the exporter."""
 
 from charts.monitoring.description import CLUSTER, JOB, Board, Panel, PanelKind, Query, graph, number
+from charts.monitoring.exporter_queries import GPUS, m, quantile, rate, share
+from charts.monitoring.resource_boards import ACCOUNTS, GPU, TOPOLOGY
 
-CHOSEN = 'cluster=~"$cluster"'
-NOT_LIMITS = 'source!="limits"'
+REQUIRED_SOURCES = 'source!~"limits|native"'
 LIVE_SOURCES = 'source=~"jobs|nodes|statistics"'
 THIS_JOB = 'job=~"$job"'
-
-
-def m(name: str, *matchers: str, **labels: str) -> str:
-    """A metric of the exporter on the chosen cluster, with further matchers and label values."""
-    equal = (f'{label}="{value}"' for label, value in labels.items())
-    return f"slinky_slurm_{name}{{{', '.join((CHOSEN, *matchers, *equal))}}}"
-
-
-def rate(name: str, *matchers: str) -> str:
-    """The rate of a counter of the exporter."""
-    return f"rate({m(name, *matchers)}[$__rate_interval])"
-
-
-def share(part: str, whole: str) -> str:
-    """A part of a whole, between 0 and 1."""
-    return f"sum({part}) / sum({whole})"
-
-
-def quantile(level: float, histogram: str, labels: str) -> Query:
-    """A quantile of a histogram over the last hour."""
-    buckets = f"sum by (le, {labels}) (rate({m(histogram + '_bucket')}[1h]))"
-    return Query(f"histogram_quantile({level}, {buckets})", f"p{level * 100:.0f} {{{{{labels}}}}}")
-
-
-GPUS = 'gres="gpu"'
 PENDING = m("jobs", state="pending")
 RUNNING = m("jobs", state="running")
 
@@ -59,7 +35,7 @@ OVERVIEW = Board(
             share(m("cluster_nodes", 'state!~"down|drained|draining|error|fail"'), m("cluster_nodes")),
             "percentunit",
         ),
-        number("Slurm readable", f"min({m('up', NOT_LIMITS)})", "bool_yes_no"),
+        number("Slurm readable", f"min({m('up', REQUIRED_SOURCES)})", "bool_yes_no"),
         number("Running jobs", f"sum({RUNNING}) or vector(0)"),
         number("Pending jobs", f"sum({PENDING}) or vector(0)"),
         number("Longest wait", f"max({m('pending_oldest_eligible_seconds')}) or vector(0)", "s"),
@@ -147,6 +123,18 @@ QUEUE = Board(
             ),
             "ops",
         ),
+        Panel(
+            "Error of forecasts of starts",
+            (quantile(0.5, "forecast_error_seconds", "source"), quantile(0.9, "forecast_error_seconds", "source")),
+            "s",
+            description="Difference between the start of a job and its first forecast.",
+        ),
+        graph(
+            "Starts before, within and after the range of their forecast, in an hour",
+            f"sum by (source, outcome) (increase({m('forecast_starts_total')}[1h]))",
+            "{{source}} {{outcome}}",
+            stacked=True,
+        ),
         graph(
             "Run time as a share of the time limit (p50)",
             quantile(0.5, "job_limit_use_ratio", "partition").expression,
@@ -208,112 +196,6 @@ NODES = Board(
             ),
         ),
         graph("Licences", m("licenses"), "{{license}} {{state}}"),
-    ),
-    (CLUSTER,),
-)
-
-GPU = Board(
-    "slinky-gpus",
-    "Slurm / GPUs",
-    "Who uses GPUs, and how many are wasted?",
-    "slurm",
-    (
-        graph("GPUs by use", f"sum by (state) ({m('cluster_gres', GPUS)})", "{{state}}", stacked=True),
-        graph("GPUs by type and use", f"sum by (type, state) ({m('cluster_gres', GPUS)})", "{{type}} {{state}}"),
-        graph(
-            "GPUs of accounts",
-            f"sum by (account) ({m('account_gres_allocated', GPUS)})",
-            "{{account}}",
-            stacked=True,
-        ),
-        Panel(
-            "GPU hours of accounts, 1 day",
-            (
-                Query(
-                    f"sum by (account) (increase({m('gpu_seconds_total', state='allocated')}[1d])) / 3600",
-                    "{{account}}",
-                ),
-            ),
-            "h",
-            PanelKind.BARS,
-        ),
-        graph(
-            "GPU hours by use, 1 day",
-            f"sum by (state) (increase({m('gpu_seconds_total')}[1d])) / 3600",
-            "{{state}}",
-            "h",
-        ),
-        Panel(
-            "GPUs: idle, and requested by pending jobs",
-            (
-                Query(f"sum({m('cluster_gres', GPUS, state='idle')})", "idle"),
-                Query(f"sum({m('pending_gres', GPUS)}) or vector(0)", "requested"),
-            ),
-            description="Both high at the same time: jobs wait although GPUs are idle.",
-        ),
-        graph(
-            "GPUs of nodes that are out of service",
-            f"sum by (type) ({m('cluster_gres', GPUS, state='unavailable')})",
-            "{{type}}",
-        ),
-        graph("Other generic resources", f"sum by (gres, state) ({m('cluster_gres')})", "{{gres}} {{state}}"),
-    ),
-    (CLUSTER,),
-)
-
-ACCOUNTS = Board(
-    "slinky-accounts",
-    "Slurm / Accounts and limits",
-    "What may accounts use, what do they use, and which limit is nearly reached?",
-    "slurm",
-    (
-        Panel(
-            "Limits that are used most",
-            (Query(f"topk(20, {m('limit_used')} / ({m('limit')} > 0))", "{{kind}} {{name}} {{resource}}"),),
-            "percentunit",
-            PanelKind.BARS,
-        ),
-        graph("Headroom of limits", f"{m('limit')} - {m('limit_used')}", "{{kind}} {{name}} {{resource}}"),
-        graph(
-            "Fair-share level",
-            m("account_fairshare_level"),
-            "{{account}}",
-            description="Above 1: used less than its share.",
-        ),
-        Panel(
-            "Share and use of accounts",
-            (
-                Query(m("account_shares_ratio"), "{{account}} share"),
-                Query(m("account_usage_ratio"), "{{account}} use"),
-            ),
-            "percentunit",
-        ),
-        graph(
-            "Jobs of accounts", f"sum by (account, state) ({m('account_jobs')})", "{{account}} {{state}}", stacked=True
-        ),
-        graph(
-            "Jobs of accounts that ended",
-            f"sum by (account, state) ({rate('jobs_ended_total')})",
-            "{{account}} {{state}}",
-            "ops",
-        ),
-        Panel(
-            "GPU hours of accounts, 7 days",
-            (
-                Query(
-                    f"sum by (account) (increase({m('gpu_seconds_total', state='allocated')}[7d])) / 3600",
-                    "{{account}}",
-                ),
-            ),
-            "h",
-            PanelKind.BARS,
-        ),
-        graph(
-            "Jobs of users",
-            f"topk(20, sum by (user, state) ({m('user_jobs')}))",
-            "{{user}} {{state}}",
-            description="Only with exporter.users.",
-        ),
     ),
     (CLUSTER,),
 )
@@ -400,6 +282,7 @@ SLURMCTLD = Board(
             f"60 * sum by (endpoint) ({rate('exporter_requests_total')})",
             "{{endpoint}}",
         ),
+        graph("Sources that the exporter can read", m("up"), "{{source}}"),
         graph("Age of the exporter's data", m("source_age_seconds"), "{{source}}", "s"),
         graph(
             "Series beyond the limit",
@@ -446,35 +329,6 @@ ONE_JOB = Board(
         ),
     ),
     (CLUSTER, JOB),
-)
-
-TOPOLOGY = Board(
-    "slinky-topology",
-    "Slurm / Topology",
-    "How large a job can start in one block or under one switch?",
-    "slurm",
-    (
-        graph("Idle nodes by block or switch", m("topology_idle_nodes"), "{{unit}}", stacked=True),
-        Panel(
-            "Idle share by block or switch",
-            (Query(f"{m('topology_idle_nodes')} / {m('topology_nodes')}", "{{unit}}"),),
-            "percentunit",
-            PanelKind.BARS,
-        ),
-        graph(
-            "Free segments by size",
-            f"sum by (topology, size) ({m('topology_free_segments')})",
-            "{{topology}}: {{size}} nodes",
-        ),
-        Panel(
-            "Largest idle block, and largest pending job",
-            (
-                Query(f"max by (topology) ({m('topology_largest_idle_nodes')})", "{{topology}} idle"),
-                Query(f"max({m('pending_largest_job_nodes')}) or vector(0)", "nodes of the largest pending job"),
-            ),
-        ),
-    ),
-    (CLUSTER,),
 )
 
 BOARDS = (OVERVIEW, QUEUE, NODES, GPU, ACCOUNTS, SLURMCTLD, ONE_JOB, TOPOLOGY)

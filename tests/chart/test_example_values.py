@@ -41,6 +41,19 @@ async def test_a_preset_is_a_whole_cluster(kubectl: Kubectl, helm: Helm, space: 
     assert {"Controller", "RestApi", "NodeSet"} <= {item["kind"] for item in objects}
 
 
+async def test_the_values_for_pmix_name_images_that_have_it(kubectl: Kubectl, helm: Helm, space: str) -> None:
+    objects = helm.render("slurm", yaml.safe_load((EXAMPLES / "operator/pmix-values.yaml").read_text()), space=space)
+    done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=yaml.safe_dump_all(objects))
+    assert done.returncode == 0, done.stderr
+    found = {
+        container: one(objects, kind)["spec"][container]["image"]
+        for kind, container in {"Controller": "slurmctld", "NodeSet": "slurmd", "LoginSet": "login"}.items()
+    }
+    assert found == {name: f"registry.example/{name}-pmix:26.05" for name in found}
+    assert "MpiDefault=pmix" in one(objects, "Controller")["spec"]["extraConf"]
+    assert one(objects, "ConfigMap", "slurm-config-extra")["data"] == {"mpi.conf": "PMIxDirectConn=yes\n"}
+
+
 def read_all(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((EXAMPLES / "gitops" / name).read_text()))
 

@@ -14,6 +14,8 @@ from tests.chart.helm import Helm, Objects
 from tests.integration.api.conftest import Kubectl
 
 NAME, INSTANCE, CLUSTER = "app.kubernetes.io/name", "app.kubernetes.io/instance", "slinky.slurm.net/cluster"
+#: The API server writes this label to every namespace; nobody can write another value.
+SPACE = "kubernetes.io/metadata.name"
 
 
 class Peer(NamedTuple):
@@ -41,6 +43,10 @@ PODS = {
     "admission": pod("slurm-bridge-admission"),
     "tenant": pod("web", namespace="team"),
     "tenant beside the cluster": pod("web"),
+    "tenant with the labels of the operator": pod("slurm-operator", namespace="team"),
+    "tenant with the labels of the bridge": pod("slurm-bridge-scheduler", namespace="team"),
+    "tenant with the labels of the exporter": pod("slurm-exporter", namespace="team"),
+    "tenant with the labels of a daemon": pod("slurmctld", namespace="team"),
     "worker of another cluster": pod("slurmd", "other", **{CLUSTER: "other"}),
     "host": Peer(address="192.0.2.7"),
     "other host": Peer(address="198.51.100.7"),
@@ -85,8 +91,8 @@ def is_peer(rule: Mapping[str, Any], source: Peer, namespace: str) -> bool:
         return bool(source.address) and ipaddress.ip_address(source.address) in ipaddress.ip_network(
             rule["ipBlock"]["cidr"]
         )
-    near = source.namespace == namespace or "namespaceSelector" in rule  # ours select every namespace
-    assert not rule.get("namespaceSelector")
+    spaces = rule.get("namespaceSelector")
+    near = source.namespace == namespace if spaces is None else selects(spaces, {SPACE: source.namespace})
     return not source.address and near and selects(rule.get("podSelector"), source.labels)
 
 
@@ -125,8 +131,20 @@ def test_exactly_these_reach_a_daemon(policies: Objects, target: str, port: int,
     assert reached == sources
 
 
+def test_the_exporter_reaches_slurmctld_if_it_reads_its_metrics(helm: Helm) -> None:
+    exporter = {"enabled": True, "slurmctldMetrics": {"enabled": True}}
+    values = {"networkPolicy": {"enabled": True}, "exporter": exporter, "controller": {"metrics": {"enabled": True}}}
+    rules = [item for item in helm.render("slurm", values) if item["kind"] == "NetworkPolicy"]
+    assert is_allowed(rules, PODS["exporter"], PODS["slurmctld"], 6817)
+    assert not is_allowed(rules, pod("slurm-exporter", "other"), PODS["slurmctld"], 6817)
+
+
 def test_every_component_has_a_policy(policies: Objects) -> None:
-    ours = EVERYONE - {"tenant", "tenant beside the cluster", "worker of another cluster", "host", "other host"}
+    ours = {name for name in EVERYONE if not name.startswith("tenant")} - {
+        "worker of another cluster",
+        "host",
+        "other host",
+    }
     assert {target for target, _, _ in MATRIX} == ours
     assert len(policies) == len(ours)
 
@@ -144,6 +162,14 @@ def test_policies_of_a_cluster_are_off_by_default_and_those_of_our_processes_on(
         for chart in ("slurm", "slurm-operator", "slurm-bridge")
     }
     assert count == {"slurm": 0, "slurm-operator": 2, "slurm-bridge": 2}
+
+
+def test_the_namespaces_of_operator_and_bridge_can_be_named(helm: Helm) -> None:
+    objects = helm.render("slurm", {"networkPolicy": {"enabled": True, "namespaces": ["team"]}})
+    policies = [item for item in objects if item["kind"] == "NetworkPolicy"]
+    reached = {name for name, source in PODS.items() if is_allowed(policies, source, PODS["slurmrestd"], 6820)}
+    ours = {"tenant with the labels of the operator", "tenant with the labels of the bridge"}
+    assert reached == {"bridge", "exporter", *ours}
 
 
 def test_the_doorbell_has_its_port(helm: Helm) -> None:

@@ -19,12 +19,14 @@ from tests.unit.exporter.test_families import DETAILS, HOSTS, NOW, QUEUE, at, cl
 from slinky.bridge import metrics as bridge
 from slinky.exporter import series
 from slinky.exporter.app import token_expiry
+from slinky.exporter.forecast_accuracy import ForecastAccuracy
 from slinky.exporter.gpu_time import GpuTime
 from slinky.exporter.job_history import JobHistory
 from slinky.exporter.node_history import NodeHistory
 from slinky.exporter.observed_metrics import ObservedMetrics
 from slinky.exporter.request_counts import RequestCounts
 from slinky.exporter.snapshot import ClusterSnapshot, MetricSource
+from slinky.insight.forecast import StartRange, StartSource
 from slinky.insight.group_limits import group_limits
 from slinky.kube.types import Key
 from slinky.lab.prepare.inventory import ArtifactInventory
@@ -71,6 +73,9 @@ def exporter_metrics() -> Iterator[Metric]:
     pending, running = job("1", "PENDING", **TIMES), job("1", "RUNNING", **TIMES)
     jobs, nodes = JobHistory(observed), NodeHistory(observed)
     jobs.observe(pending, running, NOW)
+    accuracy = ForecastAccuracy(observed)
+    accuracy.remember({1: StartRange(1, int(NOW), int(NOW) + 60, StartSource.SIMULATION)})
+    accuracy.observe(pending, running, NOW)
     jobs.observe(running, job("1", "COMPLETED", **ENDED), NOW)
     up, down = host("n1", "IDLE"), host("n1", "DOWN")
     nodes.observe(up, down, NOW)
@@ -96,6 +101,7 @@ def process_metrics() -> Iterator[Metric]:
     operator.SLURM_CALLS.labels(*controller, "GET", "200").observe(0.1)
     operator.WRITES.labels("apply", "Pod").inc()
     bridge.SUBMISSIONS.labels("allocate").inc()
+    bridge.count_call(RequestRecord("GET", "/slurm/v0.0.45/diag/", 200, 0.1, 10))
     bridge.SUBMIT_SECONDS.observe(0.1)
     bridge.PLACE_SECONDS.observe(0.1)
     bridge.BINDS.inc()

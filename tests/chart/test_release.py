@@ -51,6 +51,26 @@ def test_two_runs_give_the_same_digests(kit: ReleaseKit) -> None:
     assert (second.output / SUMS).read_text() == (kit.output / SUMS).read_text()
 
 
+def test_a_release_that_fails_leaves_the_one_before_as_it_is(kit: ReleaseKit) -> None:
+    before = (kit.output / SUMS).read_text()
+    with pytest.raises(ReleaseError, match="failed"):
+        dataclasses.replace(kit, helm="false").write()
+    assert (kit.output / SUMS).read_text() == before
+    kit.write()
+    assert (kit.output / SUMS).read_text() == before
+    assert not kit.output.with_name("first.partial").exists()
+
+
+def test_archives_of_images_are_listed_like_all_other_files(kit: ReleaseKit, tmp_path: Path) -> None:
+    (tmp_path / "image.tar").write_bytes(b"image")
+    archives = {"slinky": tmp_path / "image.tar"}
+    whole = dataclasses.replace(kit, output=kit.output.with_name("archives"), archives=archives)
+    whole.write()
+    name = f"images/slinky-{__version__}.tar"
+    assert f"{hashlib.sha256(b'image').hexdigest()}  {name}\n" in (whole.output / SUMS).read_text()
+    assert name in (whole.output / PROVENANCE).read_text()
+
+
 def test_the_checksums_list_every_file(kit: ReleaseKit) -> None:
     done = subprocess.run(["sha256sum", "--check", "--strict", SUMS], cwd=kit.output, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -84,6 +104,15 @@ def test_the_provenance_names_every_file_image_and_source(kit: ReleaseKit) -> No
     assert sources["git:HEAD"] == {"gitCommit": "0123456789abcdef"}
     assert "file:requirements/runtime.txt" in sources
     assert definition["externalParameters"]["version"] == __version__
+
+
+def test_the_charts_name_where_the_release_is(kit: ReleaseKit) -> None:
+    with tarfile.open(kit.output / f"charts/slurm-operator-{__version__}.tgz") as package:
+        member = package.extractfile("slurm-operator/Chart.yaml")
+        assert member
+        chart = yaml.safe_load(member.read())
+    assert chart["home"] == kit.url
+    assert yaml.safe_load(chart["annotations"]["artifacthub.io/links"])[0]["url"] == kit.url
 
 
 def test_install_yaml_has_the_kinds_and_the_images_of_the_release(kit: ReleaseKit) -> None:

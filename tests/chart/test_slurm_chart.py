@@ -80,7 +80,25 @@ def test_the_exporter_is_off_unless_asked_for_and_has_a_token_of_its_own(helm: H
     assert {"--users", "--slurm-rest-api=https://slurm-restapi:7000", "--ca-file=/run/slurm-ca/ca.crt"} <= set(
         container["args"]
     )
+    assert not [word for word in container["args"] if "slurmctld" in word]
     assert one(objects, "Token", "slurm-exporter")["spec"]["username"] == "nobody"
+
+
+@pytest.mark.parametrize(
+    ("controller", "address"),
+    [
+        ({"metrics": {"enabled": True}}, "slurm-controller:6817"),
+        ({"metrics": {"enabled": True}, "service": {"port": 7817}}, "slurm-controller:7817"),
+        ({"external": True, "externalConfig": {"host": "ctl.example"}}, "ctl.example:6817"),
+    ],
+)
+def test_the_exporter_reads_the_metrics_of_slurmctld_if_asked_to(
+    helm: Helm, controller: dict[str, Any], address: str
+) -> None:
+    exporter = {"enabled": True, "slurmctldMetrics": {"enabled": True}}
+    objects = helm.render("slurm", {"controller": controller, "exporter": exporter})
+    container = one(objects, "Deployment", "slurm-exporter")["spec"]["template"]["spec"]["containers"][0]
+    assert f"--slurmctld-metrics=http://{address}" in container["args"]
 
 
 def test_the_page_runs_in_the_pod_of_the_exporter_and_reviews_tokens(helm: Helm) -> None:
@@ -383,6 +401,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"global": {"digests": {"slurmd": "sha256:1"}}}, "/global/digests/slurmd"),
     ({"exporter": {"enabled": True, "web": {"enabled": True, "tokenReview": False}}}, "no login is possible"),
     ({"exporter": {"web": {"addr": ":1"}}}, "/exporter/web"),
+    ({"exporter": {"enabled": True, "slurmctldMetrics": {"enabled": True}}}, "set controller.metrics.enabled"),
     ({"global": {"tag": "a b"}}, "/global/tag"),
 ]
 

@@ -2,7 +2,6 @@
 """The archive of the kubectl plugin, as krew unpacks it, on a machine without a network."""
 
 import os
-import platform
 import subprocess
 import sys
 import tarfile
@@ -14,7 +13,7 @@ from release.kit import plugin_wheels
 from release.krew import PYTHONS, plugin_files
 
 from slinky import __version__
-from slinky.lab.prepare.publish import ARCHITECTURES
+from slinky.lab.prepare.emulation import native
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,7 +24,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plugin")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
     (wheel,) = folder.glob("*.whl")
-    own = ARCHITECTURES[platform.machine()]
+    own = native().name
     (wheels,) = (path for item, path in plugin_wheels().items() if (item.system, item.architecture) == ("linux", own))
     file = folder / "plugin.tar.gz"
     file.write_bytes(archive(plugin_files(__version__, wheel, wheels), epoch=0))
