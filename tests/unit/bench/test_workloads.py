@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workloads of the forecast bench: SWF files, generated days, their replay and the figures."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 from xml.dom import minidom
 
-from bench.workloads.accuracy import accuracy, coverage
+from bench.workloads.accuracy import Accuracy, accuracy, coverage
 from bench.workloads.lublin import day_cycle, generate_workload
 from bench.workloads.plot import error_plot
-from bench.workloads.replay import EPOCH, Look, Replay
+from bench.workloads.replay import EPOCH, Look, Replay, ReplayedJob
+from bench.workloads.report import is_as_good, write_report
+from bench.workloads.slurmctld_replay import has_new_cycle
 from bench.workloads.swf import WorkloadJob, read_swf
 from hypothesis import given
 from hypothesis import strategies as st
+
+from slinky.slurm import Diag, number
 
 SWF = """\
 ; Version: 2.2
@@ -72,3 +79,27 @@ def test_jobs_never_share_more_nodes_than_there_are() -> None:
 def test_a_plot_is_valid_xml_and_escapes_names() -> None:
     document = minidom.parseString(error_plot("<title> & more", {"a & b": [1.0, 100000.0], "c": [0.0]}))  # noqa: S318
     assert len(document.getElementsByTagName("polyline")) == 2
+
+
+def test_a_forecast_is_as_good_only_if_every_figure_is() -> None:
+    ours = Accuracy(60, 600, {"1 node": -30}, 10)
+    assert is_as_good(ours, ours)
+    assert is_as_good(ours, replace(ours, bias={"1 node": 40}))
+    for worse in ({"median_error": 61}, {"p90_error": 601}, {"bias": {"1 node": 31}}, {"instability": 11}):
+        assert not is_as_good(replace(ours, **worse), ours)
+
+
+def test_a_report_has_a_table_figures_and_a_plot(tmp_path: Path) -> None:
+    job = ReplayedJob(WorkloadJob(1, 0, 60, 600, 1, "a"), start=1000, looks=[Look(0, 900, 1100, 2000)])
+    assert write_report([job], tmp_path, "x", {"days": 2})
+    figures = json.loads((tmp_path / "x.json").read_text())
+    assert (figures["jobs"], figures["coverage"], figures["days"]) == (1, 1.0, 2)
+    assert "100% of the jobs" in (tmp_path / "x.md").read_text()
+    assert (tmp_path / "x.svg").exists()
+
+
+def test_a_cycle_counts_only_if_it_began_after_the_change() -> None:
+    before = Diag(req_time=number(100))
+    assert has_new_cycle(before, Diag(bf_when_last_cycle=number(103), bf_cycle_last=2_000_000))
+    assert not has_new_cycle(before, Diag(bf_when_last_cycle=number(103), bf_cycle_last=4_000_000))
+    assert not has_new_cycle(before, Diag())
