@@ -122,6 +122,8 @@ ADMISSION_BYTES_MAX = _bound("ADMISSION_BYTES_MAX", 8 * MIB, "bytes of a request
 WATCH_LINE_BYTES_MAX = _bound("WATCH_LINE_BYTES_MAX", 64 * MIB, "bytes of one event of a watch", "API server",
                               "the watch starts again")  # fmt: skip
 #: A full list of 10,000 running jobs is 101 MB compact and 267 MB pretty-printed.
+NATIVE_METRICS_MAX = _bound("NATIVE_METRICS_MAX", 1000, "metrics that slurmctld's own endpoint serves", "slurmctld",
+                            "the rest is ignored")  # fmt: skip
 RESPONSE_BYTES_MAX = _bound("RESPONSE_BYTES_MAX", 512 * MIB, "bytes of one answer", _SLURM, "the call fails")
 
 
@@ -140,7 +142,8 @@ def parse_integer(text: str, low: int, high: int) -> int | None:
 
 def is_job_id(text: str) -> bool:
     """Whether `text` is a job id as Slurm writes it."""
-    return not text.startswith(("0", "+")) and parse_integer(text, 1, JOB_ID_MAX) is not None
+    # Called for each pod of a gang at each of its events, so it does less than `parse_integer`.
+    return text.isascii() and text.isdigit() and text[0] != "0" and len(text) <= DIGITS_MAX and int(text) <= JOB_ID_MAX
 
 
 def render_page() -> str:

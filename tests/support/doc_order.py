@@ -6,7 +6,6 @@ OPERATOR = (
     "docs/operator/install.md#install-the-operator-and-a-cluster:2",
     "docs/operator/metrics.md#metrics-of-the-operator",
     "docs/operator/monitoring.md#metrics-over-tls-with-authorization",
-    "docs/operator/autoscaling.md#from-the-metrics-of-slurmctld",
 )
 #: The bridge on nodes without a slurmd, in that cluster.
 BRIDGE = (

@@ -120,9 +120,6 @@ BLOCKS: Mapping[str, Treatment] = {
         "a kind of node autoscalers, which the lab does not have"
     ),
     "docs/operator/autoscaling.md#with-the-horizontalpodautoscaler": Apply(),
-    "docs/operator/autoscaling.md#from-the-metrics-of-slurmctld": Run(
-        after="kubectl delete -f examples/operator/autoscaling/adapter.yaml -f examples/operator/autoscaling/hpa.yaml"
-    ),
     "docs/operator/autoscaling.md#with-prometheus-or-keda": Shown("a kind of KEDA, which the lab does not have"),
     "docs/operator/backup.md#backup": Shown("names of a site, and a database that the lab's cluster does not have"),
     "docs/operator/daemon-mode.md#one-worker-per-node": Merge("NodeSet"),

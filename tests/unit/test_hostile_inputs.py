@@ -5,6 +5,7 @@ Time is the CPU time of the thread, which a busy machine does not change.
 """
 
 import contextlib
+import itertools
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -12,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.hostile_texts import PIECES
+from tests.support.schema_values import admitted_object
 from tests.unit.operator import samples
 
 from slinky import bounds
@@ -25,6 +26,7 @@ from slinky.bridge.devices import cel, cores, inventory
 from slinky.bridge.devices.cel_values import Evaluation, EvaluationError, UnsupportedExpression
 from slinky.bridge.workload.annotations import TABLE as OPTIONS
 from slinky.bridge.workload.annotations import parse_value
+from slinky.cli.bundle.redaction import Redactor
 from slinky.insight import limit_reasons, pending_reasons, tres
 from slinky.kube import Quantity
 from slinky.kube.timestamps import parse_timestamp
@@ -89,9 +91,11 @@ PARSERS = {
     "duration": Parser(amounts.seconds, (ValueError,)),
     "share": Parser(lambda text: amounts.scaled_value(text, 100), (ValueError,)),
     "log": Parser(redact),
+    "support bundle": Parser(Redactor([b"planted-value"]).redact_text),
     "number": Parser(lambda text: bounds.parse_integer(text, 0, 9)),
     **{f"option {option.name}": Parser(partial(parse_value, option), (ValueError,)) for option in OPTIONS},
 }  # fmt: skip
+
 
 TEXTS = st.one_of(
     st.lists(st.sampled_from(PIECES), max_size=6).map("".join),
@@ -130,41 +134,21 @@ def test_a_large_text_takes_bounded_time_and_memory(name: str) -> None:
             tracemalloc.stop()
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | TEXTS,
-    lambda inner: st.lists(inner, max_size=3),
-    max_leaves=5,
-)
-SPECS = {
-    "NodeSet": st.fixed_dictionaries(
-        {},
-        optional={
-            "replicas": st.integers(0, bounds.NODES_MAX),
-            "extraConf": TEXTS,
-            "partition": st.fixed_dictionaries({}, optional={"config": TEXTS}),
-            "slurmd": st.dictionaries(st.sampled_from(["image", "env", "args", "resources"]), VALUES, max_size=2),
-            "template": st.fixed_dictionaries(
-                {"spec": st.dictionaries(st.sampled_from(["containers", "hostname", "volumes"]), VALUES, max_size=3)}
-            ),
-            "ordinalPadding": st.integers(0, 10),
-        },
-    ),
-    "Controller": st.fixed_dictionaries(
-        {}, optional={"extraConf": TEXTS, "clusterName": TEXTS, "slurmctld": st.dictionaries(TEXTS, VALUES, max_size=2)}
-    ),
-}
+CONTEXT = RuleContext(controllers=[samples.controller()], node_sets=[samples.node_set("other", replicas=9)])
 
 
-@pytest.mark.parametrize("kind", SPECS)
-@settings(deadline=None, max_examples=60)
-@given(data=st.data())
-def test_rules_answer_for_any_object_that_the_schema_admits(kind: str, data: st.DataObject) -> None:
-    spec = data.draw(SPECS[kind])
-    build: Any = samples.node_set if kind == "NodeSet" else samples.controller
-    with contextlib.suppress(msgspec.ValidationError), within_cpu_time():
-        item = build(**spec)
-        context = RuleContext(controllers=[samples.controller()], node_sets=[samples.node_set("other", replicas=9)])
-        evaluate(RULES[kind.lower()], AdmissionChange(item, None, context))
+#: Objects of each kind.
+SEEDS = range(2000)
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_rules_answer_for_any_object_that_the_schema_admits(kind: str) -> None:
+    objects = [item for seed in SEEDS if (item := admitted_object(RULES[kind].view, seed)) is not None]
+    assert len(objects) > len(SEEDS) / 10
+    for item, earlier in itertools.pairwise(objects):
+        for old in (None, earlier):
+            with within_cpu_time():
+                evaluate(RULES[kind], AdmissionChange(item, old, CONTEXT))
 
 
 @given(TEXTS, TEXTS)

@@ -12,10 +12,11 @@ from slinky.slurm import PollingIntervals
 PAGE = (Path(__file__).parents[2] / "docs/observe.md").read_text()
 
 
-def calls_at_rest(intervals: PollingIntervals) -> tuple[int, int]:
-    """Reads of the statistics, and other calls, in a minute without changes."""
+def calls_at_rest(intervals: PollingIntervals) -> tuple[int, int, int]:
+    """Reads of the statistics, other calls, and reads of the statistics while changes are expected, in a minute."""
     other = 60 / intervals.nodes + 2 * 60 / intervals.partitions + 60 / intervals.idle_jobs
-    return round(60 / intervals.statistics), round(other)
+    idle = max(intervals.statistics, intervals.idle_statistics)
+    return round(60 / idle), round(other), round(60 / intervals.statistics)
 
 
 @pytest.mark.parametrize(
@@ -31,5 +32,5 @@ def calls_at_rest(intervals: PollingIntervals) -> tuple[int, int]:
     ],
 )
 def test_the_page_tells_how_often_slurm_is_asked(process: str, intervals: PollingIntervals, further: float) -> None:
-    statistics, other = calls_at_rest(intervals)
-    assert f"| {process} | {statistics} | {round(other + further)} |" in PAGE
+    statistics, other, awaiting = calls_at_rest(intervals)
+    assert f"| {process} | {statistics} | {round(other + further)} | {awaiting}" in PAGE

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from docs.site import check, commands, pictures, stage, troubleshooting
 
-from slinky.bridge.status.reasons import ENDS, Reason
+from slinky.bridge.status.job_ends import ENDS
+from slinky.bridge.status.reasons import Reason
 from slinky.insight.pending_reasons import REASONS
 from slinky.operator.framework.failure_causes import FailureCause
 
