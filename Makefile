@@ -14,7 +14,7 @@ STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha25
 DOCS   := $(VENV)/.docs-$(shell sha256sum < requirements/docs.txt | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm e2e-failure e2e-jobs upgrade-test lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit docs
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e e2e-vm e2e-failure e2e-jobs e2e-users upgrade-test lock format generate bench-core bench-lab bench-operator bench-bridge bench-forecast bench-autoscaler bench-exporter chaos clean audit docs
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,6 +68,10 @@ e2e-jobs: setup ## GPUs, MPI and OCI containers with a site's own image of slurm
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/e2e/jobs
 
+e2e-users: setup ## Users of an LDAP server: login by ssh with keys from there, home directories, jobs
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest $(DURATIONS) tests/e2e/users
+
 e2e-failure: setup ## A node that crashes, is cut off and is replaced while jobs run
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/e2e/failure
@@ -85,6 +89,15 @@ docs-test: setup ## Run the commands of the documentation on a real cluster, as 
 readme-test: setup ## Follow the README in a fresh clone with an empty home folder and a cache of its own (ten minutes)
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/readme
+
+.PHONY: compat-host compat-arm64
+compat-host: setup ## The lab on a machine with systemd and cgroup version 2 only, in QEMU (without KVM half an hour)
+	$(BIN)/slinky lab prepare --vms
+	$(BIN)/pytest -s $(DURATIONS) tests/compat/test_host.py
+
+compat-arm64: setup ## Build the images for arm64 too, under QEMU, push both platforms to a registry, and start their programs (half an hour)
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest -s $(DURATIONS) tests/compat/test_arm64.py
 
 chart: setup ## Tests of the charts with the real helm
 	$(BIN)/slinky lab prepare
@@ -176,8 +189,9 @@ bench-bridge: setup ## Every promise of docs/bridge/performance.md; BENCH="--hel
 	$(BIN)/slinky lab prepare
 	$(BIN)/python -m bench.bridge $(BENCH)
 
-bench-autoscaler: setup ## CPU time of the demand of 10,000 pending jobs over 50 NodeSets (seconds)
-	$(BIN)/python -m bench.autoscaler
+bench-autoscaler: setup ## CPU time of the demand of 10,000 jobs, and how soon a worker follows a job beside 1,000 others (five minutes)
+	$(BIN)/slinky lab prepare
+	$(BIN)/python -m bench.autoscaler $(BENCH)
 
 bench-exporter: setup ## The exporter at 10,000 jobs and 5,000 nodes: every promise of docs/observe.md (half an hour)
 	$(BIN)/slinky lab prepare
@@ -186,14 +200,24 @@ bench-exporter: setup ## The exporter at 10,000 jobs and 5,000 nodes: every prom
 bench-forecast: setup ## Speed of a forecast of 10,000 jobs, and its accuracy on generated days (table and plot; a minute); BENCH="--swf FILE"
 	@status=0; $(BIN)/python -m bench.forecast || status=1; $(BIN)/python -m bench.forecast_days $(BENCH) || status=1; exit $$status
 
+.PHONY: bench-forecast-slurmctld
+bench-forecast-slurmctld: setup ## The same accuracy on days that a real slurmctld schedules, with a faked clock (at most eight minutes)
+	$(BIN)/slinky lab prepare
+	$(BIN)/python -m bench.forecast_slurmctld $(BENCH)
+
 .PHONY: web-test
 web-test: setup ## The page in a real headless browser: both themes, keyboard, narrow screens, axe-core
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/web
 
 .PHONY: bench-people
-bench-people: setup ## The page at 10,000 pending jobs and 5,000 nodes: first bytes, and 200 open pages (a minute)
+bench-people: setup ## Page and command at 10,000 pending jobs and 5,000 nodes: first bytes, 200 open pages, explain, start-up (two minutes)
 	$(BIN)/python -m bench.people
+
+.PHONY: bench-presets
+bench-presets: setup ## What the parameters of the presets buy, on a real slurmctld; writes the table of docs/operator/presets.md (ten minutes)
+	$(BIN)/slinky lab prepare
+	$(BIN)/python -m bench.presets
 
 bench-lab: setup ## How long a warm lab takes to come up
 	$(BIN)/python -m bench.lab

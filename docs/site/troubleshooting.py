@@ -12,7 +12,9 @@ from pathlib import Path
 
 from charts.monitoring.alerts import ALERTS
 
-from slinky.bridge.status.reasons import ENDS, LOST, REJECTIONS, Reason, ReasonRow, Severity, Subject
+from slinky.bridge.status.job_ends import ENDS, LOST
+from slinky.bridge.status.reasons import Reason, ReasonRow, Severity, Subject
+from slinky.bridge.status.rejections import REJECTIONS
 from slinky.insight.pending_reasons import REASONS, Remedy
 from slinky.operator.framework.failure_causes import FailureCause
 
