@@ -34,6 +34,8 @@
 #define HEAD (4 * 1024)
 /* Seconds that the filter may take to print what is left when the daemon has ended. */
 #define DRAIN_SECONDS 5
+/* How often the filter may be killed meanwhile before what is left is given up. */
+#define MOST_KILLS 3
 
 static char output[6 * LONGEST_LINE + HEAD];
 static size_t used;
@@ -307,7 +309,7 @@ static int run(char **argv)
 {
 	static const struct timespec pause_time = { .tv_nsec = 100000000 };
 	sigset_t all, before;
-	int pipe_ends[2], status = 0;
+	int pipe_ends[2], status = 0, killed = 0;
 	pid_t daemon_pid, filter_pid;
 	bool ended = false;
 
@@ -335,11 +337,13 @@ static int run(char **argv)
 				ended = true;
 				status = child_status;
 				kill(filter_pid, SIGUSR1);
-			} else if (child == filter_pid && ended) {
+			} else if (child == filter_pid && ended && (WIFEXITED(child_status) || ++killed == MOST_KILLS)) {
 				goto done;
 			} else if (child == filter_pid) {
 				nanosleep(&pause_time, NULL);
 				filter_pid = start_filter(pipe_ends[0], -1);
+				if (ended)
+					kill(filter_pid, SIGUSR1);
 			}
 		}
 	}

@@ -67,6 +67,9 @@ def test_the_log_filter_keeps_odd_bytes_signals_and_exit_codes_and_never_ends_th
     # A filter that is killed is replaced, and a signal reaches the daemon.
     killed = 'trap "echo term; exit 4" TERM; pkill -KILL -x -P $PPID slinky-log; echo on; kill $PPID; sleep 9 & wait'
     assert run(killed) == ["on", "term", "exit 4"]
+    # One that is killed after the daemon has ended is replaced too, so that the last lines are printed.
+    late = "pkill -STOP -x -P $PPID slinky-log; echo last; (sleep 1; pkill -KILL -x -P $PPID slinky-log) & exit 5"
+    assert run(late) == ["last", "exit 5"]
     # A process that holds the pipe open does not delay the end.
     assert run("sleep 60 & echo left; kill -9 $$") == ["left", "exit 137"]
     many = site.exec("gpu-0", "sh", "-c", "slinky-log demo seq 100000 | tail -n 1")
