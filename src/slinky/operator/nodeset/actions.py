@@ -18,9 +18,9 @@ from slinky.slurm import NodeUpdate
 class CreateWorker:
     """Create the worker of a slot.
 
-    `stale_host` is a host of that name that an earlier worker left in Slurm; it is deleted first. `release` takes it
-    out of our reservation before, because Slurm does not delete a reserved host. `drain` is a drain of the deleted host
-    that the new one gets again.
+    `stale_host` is a host of that name that an earlier worker left in Slurm, and is deleted. `release` takes it out of
+    our reservation before, because Slurm does not delete a reserved host. `drain` is a drain of the deleted host that
+    the new one gets again.
     """
 
     label: ClassVar[str] = "create"

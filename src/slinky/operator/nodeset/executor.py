@@ -186,34 +186,46 @@ class _Execution:
         manifest = objects.pod(self.node_set, action.slot, self.worker_context)
         if action.drain:
             manifest["metadata"]["annotations"][metadata.POD_KEPT_DRAIN] = action.drain.annotation()
-            # The drain is lost with the host if a quota or a webhook then refuses the pod.
-            await self.context.client.create(PODS, manifest, dry_run=True)
-        if action.stale_host and not await self._forget_stale(action):
+        if not await self._has_planned_drain(action):
             return
+        # A drain is in the annotation of the pod before it is lost with the host, whatever happens in between. Without
+        # a drain, the host is deleted before a new slurmd can register.
+        if not action.drain:
+            await self._forget_stale(action)
         WRITES.labels("create", "Pod").inc()
         self.context.pods.record_write(await self.context.client.create(PODS, manifest))
         self.record_event("SuccessfulCreate", f"Created pod {manifest['metadata']['name']}")
+        if action.drain:
+            await self._forget_stale(action)
 
-    async def _forget_stale(self, action: CreateWorker) -> bool:
-        """Delete the host of an earlier worker; False if its drain has just changed, so that the plan is outdated.
+    async def _has_planned_drain(self, action: CreateWorker) -> bool:
+        """Whether the host of an earlier worker still has the drain of the plan: the mirror may be some seconds old.
 
         The worker is created also if Slurm does not answer; slurmctld then keeps the host and its drain.
         """
         client = self.clusters.client(self.node_set.controller_key)
-        if client is None:
+        if client is None or not action.stale_host:
             return True
         try:
-            # The mirror may be some seconds old.
-            if kept_drain(await client.node(action.stale_host)) != action.drain:
-                log.info("the drain of a stale host has just changed", host=action.stale_host)
-                self.clusters.request_refresh(self.node_set.controller_key)
-                return False
+            is_planned = kept_drain(await client.node(action.stale_host)) == action.drain
+        except SlurmError as error:
+            log.info("stale host could not be read", host=action.stale_host, error=str(error))
+            return True
+        if not is_planned:
+            log.info("the drain of a stale host has just changed", host=action.stale_host)
+            self.clusters.request_refresh(self.node_set.controller_key)
+        return is_planned
+
+    async def _forget_stale(self, action: CreateWorker) -> None:
+        """Delete the host of an earlier worker; if Slurm refuses, the new slurmd takes it over."""
+        if not action.stale_host:
+            return
+        try:
             if action.release:
                 await self._do(action.release)
             await self._forget(action.stale_host)
         except SlurmError as error:
             log.info("stale host could not be deleted", host=action.stale_host, error=str(error))
-        return True
 
     async def _condemn(self, action: CondemnWorker) -> None:
         cause, earlier = action.cause, action.worker.condemned

@@ -45,6 +45,7 @@ class Slurm:
     host: Host
     requests: list[str] = field(default_factory=list)
     down: bool = False
+    journal: list[str] = field(default_factory=list)
 
     async def node(self, name: str) -> Host:
         return self.host
@@ -56,6 +57,7 @@ class Slurm:
 
     async def delete_nodes(self, *names: str) -> None:
         self.requests.append(f"delete {names[0]}")
+        self.journal.append("delete host")
 
 
 @dataclass
@@ -66,12 +68,13 @@ class Kubernetes:
     created: list[str] = field(default_factory=list)
     gone: tuple[str, ...] = ()
     stubborn: bool = False
+    journal: list[str] = field(default_factory=list)
 
-    async def create(self, resource: object, manifest: Any, *, dry_run: bool = False) -> Pod:
+    async def create(self, resource: object, manifest: Any) -> Pod:
         if self.stubborn:
             raise Forbidden(ApiStatus(code=403, reason="Forbidden", message="exceeded quota"))
-        if not dry_run:
-            self.created.append(manifest["metadata"]["name"])
+        self.created.append(manifest["metadata"]["name"])
+        self.journal.append("create pod")
         return pod(manifest["metadata"]["name"])
 
     async def delete(self, resource: object, key: Key, *, uid: str) -> None:
@@ -89,8 +92,9 @@ class Setup:
     """An executor with a scripted Slurm and a scripted Kubernetes."""
 
     def __init__(self, live: Host | None = None, workers: int = 0) -> None:
-        self.slurm = Slurm(live or host("gpu-0"))
-        self.kube = Kubernetes()
+        self.journal: list[str] = []
+        self.slurm = Slurm(live or host("gpu-0"), journal=self.journal)
+        self.kube = Kubernetes(journal=self.journal)
         self.clock = ManualClock()
         pods: Cache[Any] = Cache(PODS, indexes={"owner": lambda _: ("uid-gpu",)})
         for n in range(workers):
@@ -227,6 +231,22 @@ async def test_the_drain_of_a_host_is_not_lost_with_a_pod_that_kubernetes_refuse
     setup.kube.stubborn = True
     await setup.create(CreateWorker(Slot(0), "gpu-0", None, KeptDrain("disk")))
     assert setup.slurm.requests == []
+
+
+@pytest.mark.parametrize(
+    ("drain", "live", "order"),
+    [
+        # The operator may be killed in between: the drain is then on the host, on the pod, or on both.
+        (KeptDrain("disk"), host("gpu-0", "IDLE+DRAIN", "disk"), ["create pod", "delete host"]),
+        (None, host("gpu-0"), ["delete host", "create pod"]),
+    ],
+)
+async def test_a_host_is_deleted_only_once_the_pod_has_its_drain(
+    drain: KeptDrain | None, live: Host, order: list[str]
+) -> None:
+    setup = Setup(live)
+    await setup.create(CreateWorker(Slot(0), "gpu-0", None, drain))
+    assert setup.journal == order
 
 
 async def test_a_scale_out_gets_one_event() -> None:
