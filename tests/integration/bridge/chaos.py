@@ -144,9 +144,8 @@ class InvariantChecker:
         used = {pod.metadata.labels.get(names.JOB_LABEL, "") for pod in active}
         idle = [job.job_id for label, job in live.items() if label not in used]
         lost = [pod for pod in active if not pod.metadata.deleting and not _has_job(pod, live)]
-        reasons = {str(pod.key): find_condition(pod.status.conditions, names.SCHEDULED) for pod in lost}
         assert not idle, f"jobs without pods: {idle}"
-        assert not lost, f"pods without jobs: {reasons}"
+        assert not lost, f"pods without jobs: {[_describe(pod, live) for pod in lost]}"
         return True
 
     def assert_no_violation(self) -> None:
@@ -161,6 +160,14 @@ def _has_job(pod: WorkloadPod, live: Mapping[str, Job]) -> bool:
         return job is not None and named and job.state.running and pod.spec.node_name in expand(job.nodes)
     condition = find_condition(pod.status.conditions, names.SCHEDULED)
     return job is not None or (condition is not None and condition.reason in WAITING_WITHOUT_JOB)
+
+
+def _describe(pod: WorkloadPod, live: Mapping[str, Job]) -> tuple[object, ...]:
+    """What Kubernetes and Slurm say about a pod."""
+    condition = find_condition(pod.status.conditions, names.SCHEDULED)
+    job = live.get(pod.metadata.labels.get(names.JOB_LABEL, ""))
+    facts = (job.job_id, job.sluid, str(job.state), job.nodes, job.admin_comment) if job else None
+    return pod.metadata.name, pod.spec.node_name, pod.metadata.labels, pod.metadata.annotations, condition, facts
 
 
 def granted_devices(stage: DeviceStage, node: Any) -> set[str]:
