@@ -12,7 +12,7 @@ from pathlib import Path
 
 from charts.monitoring.alerts import ALERTS
 
-from slinky.bridge.status.job_ends import ENDS, LOST
+from slinky.bridge.status.job_ends import ENDS, LOST, MOVED
 from slinky.bridge.status.reasons import Reason, ReasonRow, Severity, Subject
 from slinky.bridge.status.rejections import REJECTIONS
 from slinky.insight.pending_reasons import REASONS, Remedy
@@ -98,7 +98,7 @@ def _rejections() -> str:
 
 
 def _ends() -> str:
-    ended = [*ENDS.items(), ("unknown to Slurm", LOST)]
+    ended = [*ENDS.items(), ("unknown to Slurm", LOST), ("started on other nodes", MOVED)]
     rows = [
         f"| `{end.reason}` | The Slurm job {end.sentence}. | {_after(end.final)} |"
         for _, end in sorted(ended, key=lambda item: item[1].reason)

@@ -118,6 +118,29 @@ async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(
     await two_nodes.wait_bound("waiting")
 
 
+async def test_a_running_pod_whose_job_slurm_has_not_started_any_more_gets_a_new_one(
+    two_nodes: BridgeStage, slurm: LabSlurm
+) -> None:
+    """slurmctld forgets that the job has started: it would start the job again, perhaps on another node."""
+    state = SlurmctldState(slurm)
+    await two_nodes.create_pod("a", annotations={names.OPTION + "begin": "2999-01-01T00:00:00Z"})
+    old = await two_nodes.wait_job("a")
+    await state.save()
+    await asyncio.to_thread(slurm.exec, "scontrol", "update", f"JobId={old.job_id}", "StartTime=now")
+    node = (await two_nodes.wait_bound("a")).spec.node_name
+    await two_nodes.report_phase("a", "Running")
+    await state.crash()
+
+    async def replaced() -> bool:
+        pod = await two_nodes.get_pod("a")
+        assert not pod.metadata.deleting
+        job = await two_nodes.slurm.job(pod.metadata.labels[names.JOB_LABEL])
+        return job.sluid != old.sluid and job.state.running and job.nodes == node
+
+    await eventually(replaced, "a new job on the node of the pod")
+    await two_nodes.wait_state(old, "CANCELLED")
+
+
 async def test_running_pods_of_a_lost_mixed_gang_get_a_job_for_each_role(
     three_nodes: BridgeStage, slurm: LabSlurm
 ) -> None:

@@ -33,9 +33,14 @@ def active_pods(pods: Iterable[WorkloadPod]) -> tuple[WorkloadPod, ...]:
     return tuple(pod for pod in pods if not pod_state.is_gone(pod))
 
 
+def running_pods(pods: Iterable[WorkloadPod]) -> list[WorkloadPod]:
+    """The pods that have a node and that nothing ends."""
+    return [pod for pod in active_pods(pods) if pod_state.is_bound(pod) and not pod.metadata.deleting]
+
+
 def has_ended_jobs(observed: Mapping[str, ObservedJob]) -> bool:
-    """Whether a job is over, or belongs to other pods."""
-    return any(job.knowledge in (JobKnowledge.OVER, JobKnowledge.FOREIGN) for job in observed.values())
+    """Whether a job is over, belongs to other pods, or has other nodes than its pods."""
+    return any(job.knowledge not in (JobKnowledge.LIVE, JobKnowledge.UNKNOWN) for job in observed.values())
 
 
 def pending_record(observed: ObservedJob) -> JobRecord | None:
@@ -59,15 +64,14 @@ def jobs_to_place(groups: Mapping[str, list[WorkloadPod]], observed: Mapping[str
 def running_pods_of_lost_jobs(
     groups: Mapping[str, list[WorkloadPod]], observed: Mapping[str, ObservedJob]
 ) -> dict[str, list[WorkloadPod]]:
-    """The running pods of each job that Slurm no longer knows."""
+    """The running pods of each job that Slurm no longer knows, or has on other nodes."""
     lost = {}
     for job, pods in groups.items():
         entry = observed[job]
         over = entry.knowledge is JobKnowledge.OVER and entry.record is not None and entry.record.lost
-        if over or entry.knowledge is JobKnowledge.FOREIGN:
-            running = [pod for pod in active_pods(pods) if pod_state.is_bound(pod) and not pod.metadata.deleting]
-            if running:
-                lost[job] = running
+        is_lost = over or entry.knowledge in (JobKnowledge.FOREIGN, JobKnowledge.MOVED)
+        if is_lost and (running := running_pods(pods)):
+            lost[job] = running
     return lost
 
 

@@ -203,10 +203,15 @@ class SnapshotBuilder:
     def _observe_jobs(
         self, snapshot: WorkloadSnapshot, groups: Mapping[str, list[WorkloadPod]]
     ) -> dict[str, ObservedJob]:
+        digest_of = job_groups.spec_digest_of
         return {
-            job: self._registry.observe(job, pods, job_groups.spec_digest_of(snapshot.job_spec, pods))
+            job: self._registry.observe(job, pods, digest_of(snapshot.job_spec, pods)).beside(self._hosts_in_use(pods))
             for job, pods in groups.items()
         }
+
+    def _hosts_in_use(self, pods: Iterable[WorkloadPod]) -> set[str]:
+        """The hosts on which these pods run, as far as their nodes exist."""
+        return {*self._hosts_of({pod.spec.node_name for pod in job_groups.running_pods(pods)}).values()}
 
     def _find_shortage(
         self,

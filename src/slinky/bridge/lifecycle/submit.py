@@ -111,7 +111,10 @@ class Submitter:
         nodes is the number of hosts: some of the pods that shared a node may have ended.
         """
         size = {"nodes": str(len(hosts)), "minimum_nodes": len(hosts), "maximum_nodes": len(hosts)}
-        fields = {**size, "required_nodes": tuple(hosts), "excluded_nodes": None, "priority": number(MAX_PRIORITY)}
+        place = {"required_nodes": tuple(hosts), "excluded_nodes": None}
+        # The pods run already, so nothing that delays a start concerns them any more.
+        start = {"priority": number(MAX_PRIORITY), "begin_time": None, "dependency": None}
+        fields = {**size, **place, **start}
 
         async def send(requests: Sequence[JobRequest]) -> str:
             request = msgspec.structs.replace(requests[0], **fields)

@@ -208,7 +208,8 @@ class JobRegistry:
         merged = hetjob.merge_components(components)
         if merged.over:
             return self._over(job, merged)
-        return ObservedJob(JobKnowledge.LIVE, merged, stale=self._is_stale(job, spec_digest))
+        hosts = _hosts_of(components) if merged.state.ready else frozenset()
+        return ObservedJob(JobKnowledge.LIVE, merged, stale=self._is_stale(job, spec_digest), hosts=hosts)
 
     def _stands_for_any(self, pods: Sequence[WorkloadPod], detail: Job) -> bool:
         comment = identity.parse_comment(detail.admin_comment)
@@ -217,7 +218,13 @@ class JobRegistry:
     def _over(self, job: str, record: JobRecord) -> ObservedJob:
         # Without its detail, nothing proves that the accounting record with this id is that of the pods.
         settled = record.lost or record.detail is None or self.is_outcome_settled(job)
-        return ObservedJob(JobKnowledge.OVER, record, live_components=self.is_live(job), outcome_settled=settled)
+        return ObservedJob(
+            JobKnowledge.OVER,
+            record,
+            live_components=self.is_live(job),
+            ended_here=job in self._ended,
+            outcome_settled=settled,
+        )
 
     def track_components(self, job: str) -> list[JobRecord] | None:
         """The records of the components of a job (an ordinary job has one); None while one of them is unknown.
@@ -296,3 +303,9 @@ class JobRegistry:
         if self._is_component_live(job) or not live:
             return [self.sluid(job) or job]
         return [self.sluid(component) or component for component in live]
+
+
+def _hosts_of(components: Iterable[JobRecord]) -> frozenset[str]:
+    """The hosts of all components; empty if those of one are not known."""
+    resources = [component.resources for component in components]
+    return frozenset(host.node for hosts in resources for host in hosts or ()) if all(resources) else frozenset()

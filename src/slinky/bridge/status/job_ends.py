@@ -33,6 +33,7 @@ ENDS: dict[str, JobEnd] = {
     "OUT_OF_MEMORY": JobEnd("SlurmJobOutOfMemory", "ran out of memory in Slurm"),
 }
 LOST = JobEnd("SlurmJobLost", "is unknown to slurmctld and to accounting")
+MOVED = JobEnd("SlurmJobMoved", "was started on other nodes by a slurmctld that had forgotten its start")
 #: Reasons of ends after which owners should not replace the pod.
 FINAL = frozenset(end.reason for end in ENDS.values() if end.final)
 

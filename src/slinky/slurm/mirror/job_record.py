@@ -63,7 +63,7 @@ def required_reads(record: JobRecord | None, state: JobState, *, verify: bool) -
         return reads  # by far the most frequent case
     if verify or record is None or record.detail is None or _needs_detail(record, state):
         reads |= JobRead.DETAIL
-    if state.running and (record is None or record.resources is None or not record.state.running):
+    if state.running and (verify or record is None or record.resources is None or not record.state.running):
         reads |= JobRead.RESOURCES
     return reads
 

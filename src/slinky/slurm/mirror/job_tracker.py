@@ -122,9 +122,12 @@ class JobTracker:
         return JobLookup(Presence.PRESENT, record)
 
     def verify_since(self, since: float) -> None:
-        """Verify the identity of jobs first seen since then: a crash may have lost them and given their ids away."""
+        """Read jobs again that appeared or changed since then.
+
+        A crash may have lost them and given their ids away, or may have lost their start, so that they start anew.
+        """
         for tracked in self._tracked:
-            if tracked.first_seen is None or tracked.first_seen >= since:
+            if tracked.changed_at is None or tracked.changed_at >= since:
                 tracked.verify, tracked.settled = True, None
 
     @property
@@ -371,7 +374,7 @@ class JobTracker:
             if tracked.first_seen is None:
                 tracked.first_seen = self._clock()
             if before is None or before.state is not record.state:
-                tracked.settled = None
+                tracked.settled, tracked.changed_at = None, self._clock()
         if before != record:
             self._notify(Change(ObjectKind.JOB, record.job_id, before, record))
 

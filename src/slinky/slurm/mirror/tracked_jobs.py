@@ -20,6 +20,8 @@ class TrackedJob(Struct, gc=False):
     sluid: str = ""
     #: When the job first appeared in the table.
     first_seen: float | None = None
+    #: When its state last changed.
+    changed_at: float | None = None
     #: When the full job was last read.
     read_at: float | None = None
     #: The job's identity must be read again: its id may belong to another job.

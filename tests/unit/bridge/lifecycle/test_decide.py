@@ -28,6 +28,8 @@ from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
 from slinky.bridge.status.reasons import ConditionText
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
+from slinky.bridge.workload.job_spec import JobSpec
+from slinky.slurm import JobRequest
 
 SINGLE = Workload("ns", "Pod", "p")
 GROUP = Workload("ns", "PodGroup", "g")
@@ -350,6 +352,17 @@ def test_a_lost_job_is_submitted_again_or_recovered_for_running_pods() -> None:
         "PauseSubmissions",
         "WriteCondition",
     ]
+
+
+def test_a_job_on_other_nodes_than_its_running_pods_is_replaced() -> None:
+    moved = ObservedJob(JobKnowledge.MOVED, record("7", "RUNNING", hosts=("n2",)))
+    running = pod(job="7", node="n1", phase="Running")
+    spec = JobSpec((JobRequest(nodes="1"),), ((running,),))
+    result = plan(running, job=moved, lost_job_specs={"7": spec}, hosts={"n1": "h1"})
+    assert result.actions == [
+        actions.CancelJob("7"), actions.PauseSubmissions(), actions.ReplaceJob(spec, ("h1",))
+    ]  # fmt: skip
+    assert kinds(plan(running, job=moved)) == ["CancelJob", "PauseSubmissions", "WriteCondition"]
 
 
 def test_a_foreign_job_under_a_known_id_is_never_cancelled() -> None:

@@ -40,6 +40,19 @@ def follow_ended(
         plan.add(actions.CancelJob(job))
 
 
+def follow_moved(snapshot: WorkloadSnapshot, plan: Plan, job: str, active: tuple[WorkloadPod, ...]) -> None:
+    """End a job that has other nodes than its running pods, and let the pods have a new job on their nodes.
+
+    Pods that have no node yet get theirs from the new job, or wait for one of their own.
+    """
+    plan.add(actions.CancelJob(job))
+    text = conditions.end_text(job, job_ends.MOVED, None, waiting=False)
+    running = tuple(pod for pod in active if pod_state.is_bound(pod) and not pod.metadata.deleting)
+    recover.recover(snapshot, plan, job, running, text)
+    if unbound := tuple(pod for pod in active if not pod_state.is_bound(pod)):
+        _resubmit(plan, job_ends.MOVED, unbound, conditions.end_text(job, job_ends.MOVED, None, waiting=True))
+
+
 def _evict(
     snapshot: WorkloadSnapshot, plan: Plan, end: JobEnd, pods: tuple[WorkloadPod, ...], text: ConditionText
 ) -> None:

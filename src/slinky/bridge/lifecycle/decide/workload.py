@@ -65,6 +65,8 @@ def _follow_job(
     release.remove_finalizers(plan, pods)
     if observed.knowledge in (JobKnowledge.OVER, JobKnowledge.FOREIGN):
         end.follow_ended(snapshot, plan, job, observed, active)
+    elif observed.knowledge is JobKnowledge.MOVED:
+        end.follow_moved(snapshot, plan, job, active)
     elif observed.knowledge is JobKnowledge.LIVE and observed.record is not None:
         _follow_live(snapshot, plan, observed, observed.record, active, new_pods)
     else:
