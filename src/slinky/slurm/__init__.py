@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         configured_tokens,
         mint_token,
     )
-    from slinky.slurm.transport.http import RequestRecord
+    from slinky.slurm.transport.request_transport import RequestRecord
     from slinky.slurm.transport.versions import DataParserVersion
 
 __all__ = [
@@ -156,7 +156,7 @@ __getattr__ = lazy_exports(
         "model.views": "Gres Host Job JobStatus License NodeResources Reservation Share",
         "native_metrics": "NativeMetrics",
         "tokens": "FileToken FixedToken MintedToken TokenError TokenSource configured_tokens mint_token",
-        "transport.http": "RequestRecord",
+        "transport.request_transport": "RequestRecord",
         "transport.versions": "DataParserVersion",
     },
 )

@@ -9,27 +9,26 @@ from collections.abc import Iterable
 
 from slinky.slurm.model.account_requests import NewAccounts, NewUsers
 from slinky.slurm.model.accounting_jobs import AccountingJob, JobOutcome
-from slinky.slurm.model.accounts import Account, Association, Cluster, User, Wckey
-from slinky.slurm.model.qos import Qos
-from slinky.slurm.model.responses import (
+from slinky.slurm.model.accounting_responses import (
     AccountingJobsResponse,
     AccountsResponse,
     AssociationsResponse,
     ChangesResponse,
     ClustersResponse,
-    PingResponse,
     QosResponse,
-    Response,
     TresResponse,
     UsersResponse,
     WckeysResponse,
 )
+from slinky.slurm.model.accounts import Account, Association, Cluster, User, Wckey
+from slinky.slurm.model.qos import Qos
+from slinky.slurm.model.responses import PingResponse, Response
 from slinky.slurm.model.results import first_or_not_found
 from slinky.slurm.model.statistics import ControllerPing
 from slinky.slurm.model.values import Tres, Value
 from slinky.slurm.transport.decode import require
 from slinky.slurm.transport.endpoints import Slurmdbd
-from slinky.slurm.transport.http import build_query
+from slinky.slurm.transport.request_transport import build_query
 from slinky.slurm.transport.session import Session
 
 

@@ -12,12 +12,12 @@ fields "node" is Slurm's own word for a host.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 
-from slinky.slurm.accounting import AccountingClient
 from slinky.slurm.errors import Malformed, Problem, error_for
 from slinky.slurm.hostlist import fold
 from slinky.slurm.model.partitions import Partition, PartitionsBody
@@ -67,9 +67,8 @@ from slinky.slurm.model.views import Host, Job, JobStatus, License, NodeResource
 from slinky.slurm.tokens import FixedToken, TokenSource
 from slinky.slurm.transport.decode import cancel_failures, decode_in_slices, require
 from slinky.slurm.transport.endpoints import Endpoint, Slurmctld
-from slinky.slurm.transport.http import (
+from slinky.slurm.transport.request_transport import (
     CONNECTIONS,
-    HttpTransport,
     RequestRecord,
     RequestTransport,
     TlsContext,
@@ -77,6 +76,9 @@ from slinky.slurm.transport.http import (
 )
 from slinky.slurm.transport.session import Session
 from slinky.slurm.transport.versions import DataParserVersion
+
+if TYPE_CHECKING:
+    from slinky.slurm.accounting import AccountingClient
 
 R = TypeVar("R", bound=Response)
 
@@ -107,9 +109,19 @@ class SlurmClient:
         another way.
         """
         source = FixedToken(tokens) if isinstance(tokens, str) else tokens
-        sender = transport or HttpTransport(url, tls=tls, tls_name=tls_name, connections=connections, observe=observe)
-        self.session = Session(sender, source, user=user, version=version, deadline=deadline, clock=clock)
-        self.accounting = AccountingClient(self.session)
+        if transport is None:
+            # Imported here: a command brings a transport that loads no aiohttp.
+            from slinky.slurm.transport.http import HttpTransport
+
+            transport = HttpTransport(url, tls=tls, tls_name=tls_name, connections=connections, observe=observe)
+        self.session = Session(transport, source, user=user, version=version, deadline=deadline, clock=clock)
+
+    @cached_property
+    def accounting(self) -> "AccountingClient":
+        """The client of the accounting database."""
+        from slinky.slurm.accounting import AccountingClient
+
+        return AccountingClient(self.session)
 
     async def __aenter__(self) -> Self:
         return self

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from slinky.bounds import NATIVE_METRICS_MAX
 from slinky.slurm.errors import AuthError, Malformed, TransportError
 from slinky.slurm.transport.decode import RawResponse
-from slinky.slurm.transport.http import HttpTransport, RequestRecord
+from slinky.slurm.transport.http import HttpTransport
+from slinky.slurm.transport.request_transport import RequestRecord
 
 PATH = "/metrics/scheduler"
 DEADLINE = 10.0

@@ -32,7 +32,7 @@ from slinky.lab.kubernetes.bare_plane import WITH_US, free_port
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import MintedToken, SlurmClient
 from slinky.slurm.errors import SlurmError, TransportError, UntrustedServer
-from slinky.slurm.transport.http import TlsContext
+from slinky.slurm.transport.request_transport import TlsContext
 
 HOSTS = ("localhost", "127.0.0.1")
 CALLS = 30

@@ -17,7 +17,8 @@ from slinky.kube.types import Key
 from slinky.observe import Health, ManualClock
 from slinky.operator.slurm.clusters import Clusters, TlsServer
 from slinky.slurm.errors import UntrustedServer
-from slinky.slurm.transport.http import HttpTransport, RequestTransport
+from slinky.slurm.transport.http import HttpTransport
+from slinky.slurm.transport.request_transport import RequestTransport
 from slinky.tlsproxy import proxy as proxy_module
 from slinky.tlsproxy.app import CHECK_SECONDS, TlsProxyError, TlsProxySettings, main
 from slinky.tlsproxy.proxy import CONNECTIONS, TlsProxy

@@ -58,7 +58,8 @@ async def open_cluster(options: ClusterOptions) -> AsyncIterator[ConnectedCluste
 
 
 def _plain_client(options: ClusterOptions) -> "SlurmClient":
-    from slinky.slurm import SlurmClient
+    from slinky.slurm.client import SlurmClient
+    from slinky.slurm.transport.light_http import LightHttpTransport
 
     try:
         token = read_token(options.token_file)
@@ -69,4 +70,4 @@ def _plain_client(options: ClusterOptions) -> "SlurmClient":
             "there is no token: set --token-file or SLURM_JWT, for example with `export $(scontrol token)`",
             ExitStatus.DENIED,
         )
-    return SlurmClient(options.url, token)
+    return SlurmClient(options.url, token, transport=LightHttpTransport(options.url))

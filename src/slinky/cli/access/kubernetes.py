@@ -35,7 +35,7 @@ from slinky.kube.transport import Transport
 from slinky.slurm import SlurmClient
 from slinky.slurm.errors import TransportError
 from slinky.slurm.transport.decode import RawResponse
-from slinky.slurm.transport.http import Query
+from slinky.slurm.transport.request_transport import Query
 
 #: Users whose Tokens are preferred, because they see every job.
 PREFERRED_USERS = ("slurm", "root")

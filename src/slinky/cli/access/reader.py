@@ -10,12 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from slinky.insight.plain_text import plain
-from slinky.insight.queue_snapshot import QueueSnapshot
-from slinky.slurm import Host, Job, Malformed, SlurmError
-from slinky.slurm.model.results import Conf, Listing
+from slinky.slurm.errors import Malformed, SlurmError
 
 if TYPE_CHECKING:
-    from slinky.slurm import SlurmClient
+    from slinky.insight.queue_snapshot import QueueSnapshot
+    from slinky.slurm import Host, Job, Listing, SlurmClient
 
 #: Seconds of accounting history from which a forecast learns how much of their limits jobs use.
 HISTORY_SECONDS = 86400
@@ -33,13 +32,13 @@ class SnapshotReader:
         self._hosts: Listing[Host] | None = None
         self._last: QueueSnapshot | None = None
 
-    async def hosts(self) -> tuple[Host, ...]:
+    async def hosts(self) -> "tuple[Host, ...]":
         """Every node; the same object as before if none has changed. Raises `SlurmError`."""
         changed = await self._client.nodes(since=self._hosts.at if self._hosts else None)
         self._hosts = changed or self._hosts
         return self._hosts.items if self._hosts else ()
 
-    async def snapshot(self, *, accounting: bool = True, history: bool = False) -> QueueSnapshot:
+    async def snapshot(self, *, accounting: bool = True, history: bool = False) -> "QueueSnapshot":
         """The cluster now; the same object as before if nothing has changed. Raises `SlurmError`."""
         from asyncio import gather
 
@@ -47,17 +46,19 @@ class SnapshotReader:
         last, now = self._last, self._clock()
         if last and last.jobs is jobs and last.hosts is hosts and now - last.now < REFRESH_SECONDS:
             return last
+        from slinky.insight.queue_snapshot import QueueSnapshot
+
         rest = await _read_rest(self._client, now, accounting=accounting, history=history)
         self._last = QueueSnapshot(now=now, jobs=jobs, hosts=hosts, **rest)
         return self._last
 
-    async def _read_jobs(self) -> tuple[Job, ...]:
+    async def _read_jobs(self) -> "tuple[Job, ...]":
         changed = await self._client.jobs(since=self._jobs.at if self._jobs else None)
         self._jobs = changed or self._jobs
         return self._jobs.items if self._jobs else ()
 
 
-async def read_snapshot(client: "SlurmClient", *, accounting: bool = True, history: bool = False) -> QueueSnapshot:
+async def read_snapshot(client: "SlurmClient", *, accounting: bool = True, history: bool = False) -> "QueueSnapshot":
     """The cluster as slurmrestd reports it now. Raises `SlurmError` if jobs or nodes cannot be read."""
     return await SnapshotReader(client).snapshot(accounting=accounting, history=history)
 
@@ -108,6 +109,8 @@ _WORDS = {"licenses": "licences", "diag": "statistics of slurmctld", "conf": "co
 
 def _items(result: Any) -> Any:
     """The objects of a listing, the settings of a configuration, or the result itself."""
+    from slinky.slurm.model.results import Conf, Listing
+
     if isinstance(result, Listing):
         return result.items
     return result.settings if isinstance(result, Conf) else result

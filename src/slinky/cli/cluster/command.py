@@ -106,11 +106,27 @@ def run_command(work: Coroutine[Any, Any, None], *, endless: bool = False) -> No
 
     For a command that runs until it is interrupted (`endless`), Ctrl-C is success.
     """
-    # Imported here: only a verb that talks to a cluster needs the libraries.
+    # Imported here: only a verb that talks to a cluster needs the library.
     import asyncio
 
+    try:
+        asyncio.run(work)
+    except CommandError as error:
+        fail(str(error), error.status)
+    except KeyboardInterrupt:
+        if not endless:
+            fail("interrupted", ExitStatus.FAILED)
+    except Exception as error:
+        if (cause := find_cause(error)) is None:
+            raise
+        words, status = cause
+        fail(f"{words}: {error}", status)
+
+
+def find_cause(error: Exception) -> tuple[str, ExitStatus] | None:
+    """What an error of Slurm or Kubernetes means, and its exit code; None for any other error."""
     from slinky.kube.errors import ApiError, Forbidden, KubeError, Unauthorized, Unreachable
-    from slinky.slurm import AuthError, Denied, Retryable, SlurmError, SlurmNotFound
+    from slinky.slurm.errors import AuthError, Denied, Retryable, SlurmError, SlurmNotFound
 
     statuses: tuple[tuple[type[Exception], ExitStatus, str], ...] = (
         (SlurmNotFound, ExitStatus.NOT_FOUND, "Slurm does not know it"),
@@ -124,16 +140,7 @@ def run_command(work: Coroutine[Any, Any, None], *, endless: bool = False) -> No
         (ApiError, ExitStatus.FAILED, "Kubernetes rejects the request"),
         (KubeError, ExitStatus.FAILED, "Kubernetes cannot be used"),
     )
-    try:
-        asyncio.run(work)
-    except CommandError as error:
-        fail(str(error), error.status)
-    except (SlurmError, KubeError) as error:
-        status, words = next((status, words) for kind, status, words in statuses if isinstance(error, kind))
-        fail(f"{words}: {error}", status)
-    except KeyboardInterrupt:
-        if not endless:
-            fail("interrupted", ExitStatus.FAILED)
+    return next(((words, status) for kind, status, words in statuses if isinstance(error, kind)), None)
 
 
 def fail(message: str, status: ExitStatus) -> None:

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from slinky.cli.access.targets import find_target
 from slinky.cli.cluster.command import ClusterOptions, cluster_app
 from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_paragraph
 from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
-from slinky.insight.queue_snapshot import QueueSnapshot
-from slinky.slurm import Host, Job
 
 if TYPE_CHECKING:
     from slinky.cli.access.connection import ConnectedCluster
     from slinky.cli.access.reader import SnapshotReader
     from slinky.insight.explain import GangFacts, NodeSetFacts, QueueExplanation
     from slinky.insight.forecast import StartRange
+    from slinky.insight.queue_snapshot import QueueSnapshot
+    from slinky.slurm import Host, Job
 
 #: Kinds of arguments that only Kubernetes knows.
 KUBERNETES_KINDS = ("pod", "gang", "nodeset")
@@ -64,7 +63,7 @@ async def _read(
     options: ClusterOptions,
     targets: list[str],
     pod_namespace: str,
-) -> tuple[QueueSnapshot, list[Target]]:
+) -> "tuple[QueueSnapshot, list[Target]]":
     snapshot = await reader.snapshot()
     found: list[Target] = []
     for target in targets:
@@ -94,8 +93,11 @@ async def _find_in_kubernetes(
     return [*([] if is_told_by_job else [gang]), *jobs]
 
 
-def render_explanations(data: tuple[QueueSnapshot, list[Target]], output: OutputFormat = OutputFormat.TEXT) -> str:
+def render_explanations(data: "tuple[QueueSnapshot, list[Target]]", output: OutputFormat = OutputFormat.TEXT) -> str:
     """What these objects wait for. Raises `CommandError` for an unknown one."""
+    from slinky.cli.access.targets import find_target
+    from slinky.slurm import Job
+
     snapshot, targets = data
     objects = [find_target(target, snapshot) if isinstance(target, str) else target for target in targets]
     ranges = expected_starts([item for item in objects if isinstance(item, Job)], snapshot)
@@ -120,7 +122,7 @@ def render_explanations(data: tuple[QueueSnapshot, list[Target]], output: Output
     return "\n".join(texts)
 
 
-def expected_starts(jobs: list[Job], snapshot: QueueSnapshot) -> "dict[int, StartRange]":
+def expected_starts(jobs: "list[Job]", snapshot: "QueueSnapshot") -> "dict[int, StartRange]":
     """The expected starts of those jobs that are pending and not far behind in the queue."""
     from slinky.insight.forecast import forecast
 
@@ -128,14 +130,15 @@ def expected_starts(jobs: list[Job], snapshot: QueueSnapshot) -> "dict[int, Star
     return forecast(snapshot, until=near) if near else {}
 
 
-def is_far_behind(job: Job, snapshot: QueueSnapshot) -> bool:
+def is_far_behind(job: "Job", snapshot: "QueueSnapshot") -> bool:
     """Whether so many jobs are before a pending job that a forecast takes longer than the rest of the explanation."""
     first = snapshot.pending[:FORECAST_JOBS]
     return job.state.pending and len(snapshot.pending) > FORECAST_JOBS and all(job is not other for other in first)
 
 
-def _explain(item: "Job | Host | GangFacts | NodeSetFacts", snapshot: QueueSnapshot) -> "QueueExplanation":
+def _explain(item: "Job | Host | GangFacts | NodeSetFacts", snapshot: "QueueSnapshot") -> "QueueExplanation":
     from slinky.insight import explain as views
+    from slinky.slurm import Host, Job
 
     match item:
         case Job():

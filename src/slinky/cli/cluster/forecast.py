@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slinky.cli.access.targets import find_job
 from slinky.cli.cluster.command import ClusterOptions, cluster_app
 from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
 from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
-from slinky.insight.queue_snapshot import QueueSnapshot
 
 if TYPE_CHECKING:
     from slinky.cli.access.connection import ConnectedCluster
     from slinky.cli.access.reader import SnapshotReader
+    from slinky.insight.queue_snapshot import QueueSnapshot
 
 COLUMNS = ("JOBID", "NAME", "USER", "PARTITION", "EXPECTED START", "NODES")
 
@@ -36,12 +35,13 @@ def forecast(
     run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _read(_: "ConnectedCluster", reader: "SnapshotReader") -> QueueSnapshot:
+async def _read(_: "ConnectedCluster", reader: "SnapshotReader") -> "QueueSnapshot":
     return await reader.snapshot(accounting=False, history=True)
 
 
-def render_forecast(snapshot: QueueSnapshot, jobs: list[str], output: OutputFormat) -> str:
+def render_forecast(snapshot: "QueueSnapshot", jobs: list[str], output: OutputFormat) -> str:
     """The expected starts of these jobs, or of every pending job. Raises `CommandError` for an unknown one."""
+    from slinky.cli.access.targets import find_job
     from slinky.insight.forecast import forecast as compute_forecast
 
     wanted = [find_job(name.removeprefix("job/"), snapshot).job_id for name in jobs]

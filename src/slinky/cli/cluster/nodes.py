@@ -10,16 +10,13 @@ import typer
 from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, not_found
 from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
 from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
-from slinky.insight.job_requirements import capacity, free
 from slinky.insight.plain_text import megabytes, plain
-from slinky.insight.queue_snapshot import host_names
-from slinky.slurm import Host
-from slinky.slurm.hostlist import natural_sort_key
 from slinky.slurm.model.states import NODE_BASES, NODE_FLAGS
 
 if TYPE_CHECKING:
     from slinky.cli.access.connection import ConnectedCluster
     from slinky.cli.access.reader import SnapshotReader
+    from slinky.slurm import Host
 
 COLUMNS = ("NODE", "STATE", "CPUS", "MEMORY", "GRES", "PARTITIONS", "REASON")
 WIDE_COLUMNS = (*COLUMNS, "FEATURES", "VERSION")
@@ -44,14 +41,17 @@ def nodes(
     run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _read(_: "ConnectedCluster", reader: "SnapshotReader") -> tuple[Host, ...]:
+async def _read(_: "ConnectedCluster", reader: "SnapshotReader") -> "tuple[Host, ...]":
     return await reader.hosts()
 
 
 def render_nodes(
-    known: tuple[Host, ...], names: list[str], filters: tuple[str, str], output: OutputFormat = OutputFormat.TEXT
+    known: "tuple[Host, ...]", names: list[str], filters: tuple[str, str], output: OutputFormat = OutputFormat.TEXT
 ) -> str:
     """The nodes with these names, partitions and states. Raises `CommandError` for an unknown name."""
+    from slinky.insight.queue_snapshot import host_names
+    from slinky.slurm.hostlist import natural_sort_key
+
     hosts = {host.name: host for host in known}
     wanted = {name for text in names for name in host_names(text)}
     for name in sorted(wanted):
@@ -87,6 +87,8 @@ def parse_states(text: str) -> set[str]:
 
 
 def _row(host: Any) -> dict[str, str]:
+    from slinky.insight.job_requirements import capacity, free
+
     whole, rest = capacity(host), free(host)
     gres = ",".join(f"{':'.join(filter(None, kind))} {rest.gres.get(kind, 0)}/{n}" for kind, n in whole.gres.items())
     reason = f"{host.reason} [{host.reason_set_by_user}]" if host.reason else ""

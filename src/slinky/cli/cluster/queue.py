@@ -9,15 +9,13 @@ import typer
 from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, not_found
 from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
 from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
-from slinky.insight.job_requirements import pending_tasks, requirements
 from slinky.insight.plain_text import duration
-from slinky.insight.queue_snapshot import QueueSnapshot
 from slinky.slurm.model.states import JOB_BASES, JOB_FLAGS
-from slinky.slurm.tokens import read_claims
 
 if TYPE_CHECKING:
     from slinky.cli.access.connection import ConnectedCluster
     from slinky.cli.access.reader import SnapshotReader
+    from slinky.insight.queue_snapshot import QueueSnapshot
 
 COLUMNS = ("JOBID", "PARTITION", "NAME", "USER", "STATE", "TIME", "NODES", "NODELIST(REASON)", "EXPECTED START")
 WIDE_COLUMNS = (*COLUMNS[:4], "ACCOUNT", "QOS", "PRIORITY", *COLUMNS[4:])
@@ -46,13 +44,15 @@ def queue(
     run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _read(cluster: "ConnectedCluster", reader: "SnapshotReader", *, me: bool) -> tuple[QueueSnapshot, str]:
+async def _read(cluster: "ConnectedCluster", reader: "SnapshotReader", *, me: bool) -> "tuple[QueueSnapshot, str]":
+    from slinky.slurm.tokens import read_claims
+
     snapshot = await reader.snapshot(accounting=False)
     return snapshot, read_claims(cluster.client.session.tokens.token()).user if me else ""
 
 
 def render_queue(
-    data: tuple[QueueSnapshot, str], filters: tuple[bool, str, str, str], output: OutputFormat = OutputFormat.TEXT
+    data: "tuple[QueueSnapshot, str]", filters: tuple[bool, str, str, str], output: OutputFormat = OutputFormat.TEXT
 ) -> str:
     """The jobs of a snapshot. `data` also names the token's user, `filters` are the flags of the command."""
     from slinky.insight.forecast import forecast
@@ -95,6 +95,8 @@ def parse_states(text: str) -> set[str] | None:
 
 
 def _row(job: Any, start: Any, now: float) -> dict[str, str]:
+    from slinky.insight.job_requirements import pending_tasks, requirements
+
     is_pending = job.state.pending
     array, task = job.array_job_id.whole, job.array_task_id
     number = f"{array}_{task.whole}" if array and task.set else str(job.job_id)

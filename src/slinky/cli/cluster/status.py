@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from slinky.cli.cluster.command import ClusterOptions, cluster_app
 from slinky.cli.cluster.output import Output, OutputFormat, format_document
 from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
-from slinky.insight.job_requirements import capacity, free, pending_tasks
 from slinky.insight.plain_text import plain
-from slinky.insight.queue_snapshot import QueueSnapshot
 
 if TYPE_CHECKING:
     from slinky.cli.access.connection import ConnectedCluster
     from slinky.cli.access.reader import SnapshotReader
+    from slinky.insight.queue_snapshot import QueueSnapshot
 
 
 def status(
@@ -28,13 +27,13 @@ def status(
     run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _read(cluster: "ConnectedCluster", reader: "SnapshotReader") -> tuple[dict[str, str], QueueSnapshot]:
+async def _read(cluster: "ConnectedCluster", reader: "SnapshotReader") -> "tuple[dict[str, str], QueueSnapshot]":
     snapshot = await reader.snapshot(accounting=False)
     server = cluster.client.session.server
     return {"cluster": server.cluster, "slurm": server.release, "where": cluster.where}, snapshot
 
 
-def render_status(data: tuple[dict[str, str], QueueSnapshot], output: OutputFormat) -> str:
+def render_status(data: "tuple[dict[str, str], QueueSnapshot]", output: OutputFormat) -> str:
     """What a server says about itself, and a summary of its cluster."""
     server, snapshot = data
     facts = {**server, **_summary(snapshot)}
@@ -50,6 +49,8 @@ def render_status(data: tuple[dict[str, str], QueueSnapshot], output: OutputForm
 
 
 def _summary(snapshot: Any) -> dict[str, Any]:
+    from slinky.insight.job_requirements import capacity, free, pending_tasks
+
     jobs, reasons, hosts, drains = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     total, idle = Counter[str](), Counter[str]()
     for job in snapshot.jobs:

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slinky.cli.access.connection import open_cluster
-from slinky.cli.access.reader import read_snapshot
-from slinky.cli.access.targets import find_job
 from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, not_found, run_command
 from slinky.cli.cluster.output import Output, OutputFormat, print_document, print_rows
 from slinky.insight.plain_text import duration
-from slinky.insight.queue_snapshot import QueueSnapshot, host_names
 
 if TYPE_CHECKING:
     from slinky.insight.forecast.what_if import QueueChange
+    from slinky.insight.queue_snapshot import QueueSnapshot
 
 COLUMNS = ("JOBID", "NAME", "USER", "BEFORE", "AFTER", "CHANGE")
 _TIME = re.compile(r"(\d{1,7})(m|min|h|d)?\Z")
@@ -45,7 +43,10 @@ async def _whatif(
     changes: tuple[str, str, str],
     output: OutputFormat,
 ) -> None:
+    from slinky.cli.access.reader import read_snapshot
+    from slinky.cli.access.targets import find_job
     from slinky.insight.forecast.what_if import QueueChange, WhatIfError, what_if
+    from slinky.insight.queue_snapshot import host_names
 
     qos, limit, partition = changes
     if any(changes) and job is None:
@@ -86,7 +87,7 @@ async def _whatif(
         typer.echo(f"{len(result.earlier)} earlier, {len(result.later)} later, {result.unchanged} unchanged")
 
 
-def check_names(change: "QueueChange", snapshot: QueueSnapshot) -> None:
+def check_names(change: "QueueChange", snapshot: "QueueSnapshot") -> None:
     """Raise `CommandError` with near names if a node does not exist, or nothing is called as an addition."""
     for name in change.drained:
         if name not in snapshot.hosts_by_name:

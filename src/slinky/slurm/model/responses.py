@@ -10,12 +10,9 @@ from typing import Any
 from msgspec import Raw
 
 from slinky.slurm.errors import Problem
-from slinky.slurm.model.accounting_jobs import AccountingJob
-from slinky.slurm.model.accounts import Account, Association, Cluster, User, Wckey
 from slinky.slurm.model.partitions import Partition
-from slinky.slurm.model.qos import Qos
 from slinky.slurm.model.statistics import ConfMeta, ControllerPing, Diag
-from slinky.slurm.model.values import UNSET, Number, Tres, Value
+from slinky.slurm.model.values import UNSET, Number, Value
 from slinky.slurm.model.views import Host, Job, JobStatus, License, NodeResources, Reservation, Share
 
 
@@ -209,57 +206,3 @@ class RequeueResponse(Response, frozen=True, gc=False):
     """`jobs/requeue`."""
 
     status: tuple[tuple[JobResult, ...], ...] | None = None
-
-
-class AccountsResponse(Response, frozen=True, gc=False):
-    """`accounts/`."""
-
-    accounts: tuple[Account, ...] | None = None
-
-
-class UsersResponse(Response, frozen=True, gc=False):
-    """`users/`."""
-
-    users: tuple[User, ...] | None = None
-
-
-class AssociationsResponse(Response, frozen=True, gc=False):
-    """`associations/`."""
-
-    associations: tuple[Association, ...] | None = None
-
-
-class QosResponse(Response, frozen=True, gc=False):
-    """`qos/`."""
-
-    qos: tuple[Qos, ...] | None = None
-
-
-class AccountingJobsResponse(Response, frozen=True, gc=False):
-    """`jobs/` of slurmdbd."""
-
-    jobs: tuple[AccountingJob, ...] | None = None
-
-
-class ChangesResponse(Response, frozen=True, gc=False):
-    """What a write to slurmdbd has changed, as text."""
-
-    results: tuple[str, ...] | None = None
-
-
-class TresResponse(Response, frozen=True, gc=False, rename={"tres": "TRES"}):
-    """`tres/`."""
-
-    tres: tuple[Tres, ...] | None = None
-
-
-class ClustersResponse(Response, frozen=True, gc=False):
-    """`clusters/`."""
-
-    clusters: tuple[Cluster, ...] | None = None
-
-
-class WckeysResponse(Response, frozen=True, gc=False):
-    """`wckeys/`."""
-
-    wckeys: tuple[Wckey, ...] | None = None

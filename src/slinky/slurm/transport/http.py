@@ -9,9 +9,9 @@ import asyncio
 import math
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -21,47 +21,12 @@ from slinky.bounds import RESPONSE_BYTES_MAX
 from slinky.observe.descriptors import occupy_stale_descriptor
 from slinky.slurm.errors import Malformed, TransportError, UntrustedServer
 from slinky.slurm.transport.decode import RawResponse
+from slinky.slurm.transport.request_transport import CONNECTIONS, Query, RequestRecord, TlsContext
 from slinky.slurm.transport.response_guard import install_guard
 
-#: slurmrestd has a handful of threads; requests on more connections only queue there.
-CONNECTIONS = 8
 CONNECT_DEADLINE = 5.0
 #: Seconds after which a TLS connection is not used again, so that the server is verified again.
 TLS_CONNECTION_SECONDS = 15.0
-
-Query = Sequence[tuple[str, str]]
-#: A TLS context, or a function that returns the current one; without a context the authorities of the system are
-#: trusted. A connection that another context has verified is not used again.
-TlsContext = ssl.SSLContext | Callable[[], ssl.SSLContext | None]
-
-
-class RequestRecord(NamedTuple):
-    """Method, path, result and cost of one request, for metrics and benchmarks."""
-
-    method: str
-    path: str
-    status: int | None
-    seconds: float
-    received: int
-
-
-class RequestTransport(Protocol):
-    """Sends requests to one slurmrestd."""
-
-    async def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        headers: Mapping[str, str],
-        query: Query = (),
-        body: bytes | None = None,
-        deadline: float = 30.0,
-    ) -> RawResponse:
-        """Send a request and return the response, whatever its status. Raises `TransportError` if there is none."""
-
-    async def close(self) -> None:
-        """Close every connection."""
 
 
 class HttpTransport:
@@ -183,8 +148,3 @@ class HttpTransport:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_DEADLINE),
             )
         return self._session
-
-
-def build_query(**values: str | int | None) -> Query:
-    """The parameters of a query string, without those that are None."""
-    return [(name, str(value)) for name, value in values.items() if value is not None]

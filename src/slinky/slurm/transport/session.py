@@ -29,7 +29,7 @@ from slinky.slurm.tokens import TokenError, TokenSource, read_claims
 from slinky.slurm.transport import versions
 from slinky.slurm.transport.decode import NOT_SERVED, RawResponse, parse_response
 from slinky.slurm.transport.endpoints import Endpoint, Slurmctld
-from slinky.slurm.transport.http import Query, RequestTransport
+from slinky.slurm.transport.request_transport import Query, RequestTransport
 from slinky.slurm.transport.versions import DataParserVersion
 
 R = TypeVar("R", bound=Response)
