@@ -17,7 +17,8 @@ from bench.operator_cluster import BenchNamespace, OperatorProcess, bench_namesp
 from slinky.api.controller import CONTROLLERS
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Cache, Key, Pod, Runtime
-from slinky.kube.transport import AioTransport, HttpResponse
+from slinky.kube.aio_transport import AioTransport
+from slinky.kube.transport import HttpResponse
 from slinky.lab.lab import Lab
 from slinky.operator.app import main as operate
 from slinky.operator.nodeset.executor import MAX_CONCURRENT_REQUESTS

@@ -61,7 +61,7 @@ def main() -> int:
     """Print the CPU times and store them; fail above the limits."""
     snapshot = cluster(seed=1)
     figures = [Figure(*entry, START_LIMIT) for entry in start_seconds()]
-    figures.append(Figure(*first_request_seconds()))
+    figures += [Figure(*entry, START_LIMIT) for entry in first_request_seconds()]
     figures += [Figure(*entry, EXPLAIN_LIMIT) for entry in explain_seconds(snapshot)]
     figures += asyncio.run(_measure(snapshot))
     for figure in figures:

@@ -2,12 +2,16 @@
 """The command at 10,000 pending and 4,000 running jobs on 5,000 nodes: explanations, and the start of every verb."""
 
 import dataclasses
+import json
 import os
 import resource
+import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from slinky.cli.cluster.explain import FORECAST_JOBS, render_explanations
 from slinky.cli.main import SlinkyGroup
@@ -37,14 +41,47 @@ def explain_seconds(snapshot: QueueSnapshot) -> Iterator[tuple[str, float]]:
 
 
 def start_seconds() -> Iterator[tuple[str, float]]:
-    """The CPU time of the start of the command: the help of each verb, and a verb that finds no Slurm."""
+    """The CPU time of the start of the command: the help of each verb."""
     for argv in (("--help",), ("version", "--client"), *((verb, "--help") for verb in VERBS)):
         yield f"slinky {' '.join(argv)}", _process_seconds(*argv)
 
 
-def first_request_seconds() -> tuple[str, float]:
-    """The CPU time until a verb has sent its first request, which no server answers."""
-    return "slinky queue until its first request", _process_seconds("queue", "--url", "http://127.0.0.1:9")
+def first_request_seconds() -> Iterator[tuple[str, float]]:
+    """The CPU time until a verb sends its first request: to slurmrestd, and to the API server of a kubeconfig."""
+    yield "slinky queue until its first request", min(_seconds_until_request(_plain) for _ in range(RUNS))
+    name = "slinky queue until its first request to Kubernetes"
+    yield name, min(_seconds_until_request(_kubernetes) for _ in range(RUNS))
+
+
+def _plain(port: int, _: Path) -> tuple[list[str], dict[str, str]]:
+    return ["queue", "--url", f"http://127.0.0.1:{port}"], {"SLURM_JWT": "token"}
+
+
+def _kubernetes(port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+    config = {
+        "current-context": "bench",
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "bench", "user": {"token": "token"}}],
+    }
+    (folder / "config").write_text(json.dumps(config))
+    return ["queue"], {"KUBECONFIG": str(folder / "config")}
+
+
+def _seconds_until_request(arguments: Callable[[int, Path], tuple[list[str], dict[str, str]]]) -> float:
+    """The CPU time of all threads of a command when a server, which never answers, has got its first bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryDirectory() as folder:
+        argv, env = arguments(server.getsockname()[1], Path(folder))
+        command = [sys.executable, "-m", "slinky.cli", *argv]
+        devnull = subprocess.DEVNULL
+        with subprocess.Popen(command, env={**os.environ, **env}, stdout=devnull, stderr=devnull) as process:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1)
+                threads = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
+                nanoseconds = sum(int(thread.read_text().split()[0]) for thread in threads)
+                process.kill()
+    return nanoseconds / 1e9
 
 
 def _process_seconds(*argv: str) -> float:

@@ -12,9 +12,9 @@ from tests.support.waiting import eventually
 
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import Key, KubeClient, find_access
+from slinky.kube.aio_transport import AioTransport
 from slinky.kube.auth import StaticBearerToken
 from slinky.kube.tls import NO_PEM
-from slinky.kube.transport import AioTransport
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.web.nodeset_feed import NodeSetFeed
 

@@ -8,7 +8,7 @@ import typer
 
 from slinky.api.names.wellknown import SLURMRESTD_LOOPBACK_PORT
 from slinky.cli.serving import Health, Level, Metrics, flag_address, serve_process
-from slinky.kube.certificates import CERTIFICATE, PRIVATE_KEY
+from slinky.kube.tls import CERTIFICATE, PRIVATE_KEY
 from slinky.tlsproxy.app import TlsProxySettings, main
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from slinky.kube.tls import CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY
+
 #: The key of the bundle in a Secret. It is persistent: another name would discard the existing authorities.
 BUNDLE_KEY = "pouch.json"
-CERTIFICATE, PRIVATE_KEY, CA_CERTIFICATE = "tls.crt", "tls.key", "ca.crt"
 
 AUTHORITY_LIFE = timedelta(days=365)
 SERVING_LIFE = timedelta(days=90)

@@ -8,7 +8,7 @@ because reconciles are retried anyway.
 
 import contextlib
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
@@ -17,9 +17,8 @@ import msgspec
 
 from slinky.kube import config
 from slinky.kube.errors import ApiError, NotFound, Unreadable, api_error
-from slinky.kube.metrics import REQUESTS
 from slinky.kube.resource import Page, Resource, UndecodableObject, encode
-from slinky.kube.transport import AioTransport, HttpResponse, Stream, Transport
+from slinky.kube.transport import HttpResponse, Stream, Transport
 from slinky.kube.types import HasMeta, Key, Manifest
 from slinky.kube.views import PODS, Scale
 from slinky.observe import Clock, Log, SystemClock
@@ -112,7 +111,6 @@ class KubeClient:
         path = _add_query(resource.path(namespace=namespace), {"watch": "true", **query})
         headers = {"Accept": resource.accept}
         async with self.transport.stream(path, headers=headers, deadline=self.deadline, idle=idle) as stream:
-            REQUESTS.labels("WATCH", stream.status).inc()
             if stream.status != 200:
                 raise api_error(stream.status, await stream.read(), f"WATCH {path}", stream.headers.get("Retry-After"))
             yield stream
@@ -266,7 +264,6 @@ class KubeClient:
         while True:
             remaining = max(0.001, end - self.clock.monotonic())
             response = await self.transport.request(method, path, body=body, headers=headers, deadline=remaining)
-            REQUESTS.labels(method, response.status).inc()
             if response.status < 300:
                 return response.body
             error = _response_error(response, f"{method} {path}")
@@ -298,15 +295,27 @@ class KubeClient:
 
 @contextlib.asynccontextmanager
 async def connect(
-    kubeconfig: Path | str | None = None, context: str | None = None, **options: Any
+    kubeconfig: Path | str | None = None,
+    context: str | None = None,
+    *,
+    open_transport: Callable[[config.Access], Transport] | None = None,
+    **options: Any,
 ) -> AsyncIterator[KubeClient]:
-    """A client with the credentials that kubectl would use here; `options` go to `KubeClient`."""
+    """A client with the credentials that kubectl would use here; `options` go to `KubeClient`.
+
+    `open_transport` replaces `AioTransport`.
+    """
     access = config.find_access(Path(kubeconfig) if kubeconfig else None, context)
     if access.insecure:
         log.warning(
             "the API server is not verified, because the kubeconfig sets insecure-skip-tls-verify", server=access.server
         )
-    transport = AioTransport(access)
+    if open_transport is None:
+        # Imported here: a command brings a transport that loads no aiohttp.
+        from slinky.kube.aio_transport import AioTransport
+
+        open_transport = AioTransport
+    transport = open_transport(access)
     try:
         yield KubeClient(transport, **{"namespace": access.namespace, **options})
     finally:

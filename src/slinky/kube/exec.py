@@ -13,9 +13,10 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
+from slinky.kube.aio_transport import AioTransport
 from slinky.kube.client import KubeClient
 from slinky.kube.errors import ApiStatus, KubeError, Unreachable
-from slinky.kube.transport import AioTransport
+from slinky.kube.light_transport import LightTransport
 from slinky.kube.types import Key
 from slinky.kube.views import PODS
 
@@ -66,8 +67,8 @@ async def run_in_pod(
 ) -> AsyncIterator[ExecSession]:
     """Start a command in a running container. Raises `ApiError` if the server refuses, `Unreachable`."""
     transport = kube.transport
-    if not isinstance(transport, AioTransport):
-        raise KubeError("commands in pods need a connection by aiohttp")
+    if not isinstance(transport, AioTransport | LightTransport):
+        raise KubeError("this connection has no WebSockets, which commands in pods need")
     options: list[tuple[str, Any]] = [("container", container), ("stdout", "true")]
     options += [("stdin", "true")] if stdin else []
     options += [("tty", "true")] if tty else [("stderr", "true")]

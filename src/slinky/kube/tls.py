@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from slinky.kube.certificates import CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY
 from slinky.observe import Log
 
 log = Log("slinky.kube.tls")
+
+#: The keys of a Secret of the type kubernetes.io/tls, and of the authority that signed it.
+CERTIFICATE, PRIVATE_KEY, CA_CERTIFICATE = "tls.crt", "tls.key", "ca.crt"
 
 V = TypeVar("V")
 FileIdentities = tuple[tuple[int, int, int], ...]

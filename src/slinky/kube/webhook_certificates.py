@@ -16,18 +16,11 @@ from typing import Any
 
 import msgspec
 
-from slinky.kube.certificates import (
-    CA_CERTIFICATE,
-    CERTIFICATE,
-    PRIVATE_KEY,
-    CertificateBundle,
-    decode_bundle,
-    encode_bundle,
-    renew_bundle,
-)
+from slinky.kube.certificates import CertificateBundle, decode_bundle, encode_bundle, renew_bundle
 from slinky.kube.client import KubeClient
 from slinky.kube.errors import AlreadyExists, Conflict, KubeError
 from slinky.kube.resource import Resource
+from slinky.kube.tls import CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY
 from slinky.kube.types import Key, Object
 from slinky.kube.views import SECRETS, Secret
 from slinky.observe import Clock, Health, Log, SystemClock

@@ -27,9 +27,9 @@ from slinky.kube.aggregation import (
     serve_aggregated,
     trust_front_proxy,
 )
-from slinky.kube.certificates import CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY
 from slinky.kube.errors import KubeError
 from slinky.kube.timestamps import format_timestamp
+from slinky.kube.tls import CA_CERTIFICATE, CERTIFICATE, PRIVATE_KEY
 from slinky.observe import Clock, Log, SystemClock
 from slinky.observe.metrics import gauge
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from slinky.api.names.wellknown import WEBHOOK_PORT
 from slinky.kube import Key, KubeClient, connect
 from slinky.kube.admission import Handler, application, serve
-from slinky.kube.certificates import CERTIFICATE, PRIVATE_KEY
+from slinky.kube.tls import CERTIFICATE, PRIVATE_KEY
 from slinky.kube.webhook_certificates import WebhookCertificates, service_dns_names
 from slinky.observe import Health, Log
 from slinky.webhook.application import handlers

@@ -33,10 +33,10 @@ from slinky.kube import (
     Watch,
     connect,
 )
+from slinky.kube.aio_transport import AioTransport
 from slinky.kube.auth import BearerTokenFile, StaticBearerToken
 from slinky.kube.metrics import UNDECODABLE_OBJECTS, WATCH_ENDS, WATCH_STARTS
 from slinky.kube.tls import Pem
-from slinky.kube.transport import AioTransport
 from slinky.lab.kubernetes.bare_plane import BarePlane
 
 pytestmark = pytest.mark.plane

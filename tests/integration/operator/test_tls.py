@@ -14,8 +14,8 @@ from slinky.api.controller import CONTROLLERS
 from slinky.api.names.wellknown import SLURMRESTD_PORT
 from slinky.api.restapi import REST_APIS
 from slinky.kube import CONFIG_MAPS, PODS, SECRETS, Key
-from slinky.kube.certificates import CERTIFICATE, PRIVATE_KEY, create_authority, create_serving_pair
-from slinky.kube.tls import server_context
+from slinky.kube.certificates import create_authority, create_serving_pair
+from slinky.kube.tls import CERTIFICATE, PRIVATE_KEY, server_context
 from slinky.kube.views import DEPLOYMENTS
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.slurm.cluster import LabSlurm

@@ -9,7 +9,8 @@ import yaml
 from tests.unit.insight.queues import cluster, host, job, running
 
 from slinky.api.token import Token, TokenSpec
-from slinky.cli.access.kubernetes import choose_tokens, read_refusal
+from slinky.cli.access.kubernetes import choose_tokens
+from slinky.cli.access.service_proxy import read_refusal
 from slinky.cli.access.targets import find_target
 from slinky.cli.cluster.command import CommandError, ExitStatus
 from slinky.cli.cluster.confirmation import confirm

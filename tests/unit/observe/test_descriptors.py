@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from slinky.kube.aio_transport import AioTransport
 from slinky.kube.auth import NoToken
 from slinky.kube.config import Access
 from slinky.kube.errors import Unreachable
-from slinky.kube.transport import AioTransport
 from slinky.observe.descriptors import occupy_stale_descriptor
 from slinky.observe.process import loop_factory
 from slinky.slurm.errors import TransportError

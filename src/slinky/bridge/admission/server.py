@@ -16,7 +16,7 @@ from slinky.bridge.admission import rules
 from slinky.bridge.config import BridgeSettings
 from slinky.kube import NAMESPACES, Key, KubeClient, Runtime, connect
 from slinky.kube.admission import application, serve
-from slinky.kube.certificates import CERTIFICATE, PRIVATE_KEY
+from slinky.kube.tls import CERTIFICATE, PRIVATE_KEY
 from slinky.kube.webhook_certificates import WebhookCertificates, service_dns_names
 from slinky.observe import Health
 

@@ -8,14 +8,10 @@ Service, so that nothing need be exposed.
 import contextlib
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from urllib.parse import urlencode
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from slinky.api.controller import CONTROLLERS
 from slinky.api.restapi import REST_APIS, RestApi
-from slinky.api.token import TOKENS, Token
 from slinky.cli.access.connection import ConnectedCluster
 from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, not_found, read_token
 from slinky.insight.plain_text import listed
@@ -27,15 +23,14 @@ from slinky.kube import (
     KubeClient,
     Misconfigured,
     NotFound,
-    Unreachable,
     connect,
 )
-from slinky.kube.certificates import CA_CERTIFICATE
-from slinky.kube.transport import Transport
-from slinky.slurm import SlurmClient
-from slinky.slurm.errors import TransportError
-from slinky.slurm.transport.decode import RawResponse
-from slinky.slurm.transport.request_transport import Query
+from slinky.kube.light_transport import LightTransport
+from slinky.kube.tls import CA_CERTIFICATE
+
+if TYPE_CHECKING:
+    from slinky.api.token import Token
+    from slinky.slurm.transport.request_transport import RequestTransport
 
 #: Users whose Tokens are preferred, because they see every job.
 PREFERRED_USERS = ("slurm", "root")
@@ -51,9 +46,11 @@ async def open_kubernetes_cluster(options: ClusterOptions) -> AsyncIterator[Conn
         rest_api = await find_rest_api(kube, options)
         token = await _find_token(kube, rest_api, options)
         where = f"{rest_api.metadata.namespace}/{rest_api.spec.controller_ref.name}"
-        transport = None if _in_pod(options) else ServiceProxyTransport(kube.transport, rest_api)
-        tls = await read_authorities(kube, rest_api) if transport is None else None
-        client = await stack.enter_async_context(SlurmClient(rest_api.url, token, tls=tls, transport=transport))
+        # Imported here: the command needs nothing of Slurm before Kubernetes has answered.
+        from slinky.slurm.client import SlurmClient
+
+        transport = await _open_transport(kube, rest_api, options)
+        client = await stack.enter_async_context(SlurmClient(rest_api.url, token, transport=transport))
         yield ConnectedCluster(client, where, kube, rest_api.metadata.namespace)
 
 
@@ -62,12 +59,23 @@ async def open_kubernetes(options: ClusterOptions) -> AsyncIterator[KubeClient]:
     """Connect to the API server that the flags name. Raises `CommandError` without a usable kubeconfig."""
     async with contextlib.AsyncExitStack() as stack:
         try:
-            kube = await stack.enter_async_context(connect(options.kubeconfig or None, options.context or None))
+            kube = await stack.enter_async_context(
+                connect(options.kubeconfig or None, options.context or None, open_transport=LightTransport)
+            )
         except Misconfigured as error:
             raise CommandError(
                 f"no cluster is named: set --url and SLURM_JWT for a plain Slurm, or KUBECONFIG ({error})"
             ) from error
         yield kube
+
+
+async def _open_transport(kube: KubeClient, rest_api: RestApi, options: ClusterOptions) -> "RequestTransport":
+    from slinky.cli.access.service_proxy import ServiceProxyTransport
+    from slinky.slurm.transport.light_http import LightHttpTransport
+
+    if _in_pod(options):
+        return LightHttpTransport(rest_api.url, tls=await read_authorities(kube, rest_api))
+    return ServiceProxyTransport(kube.transport, rest_api)
 
 
 async def read_authorities(kube: KubeClient, rest_api: RestApi) -> ssl.SSLContext | None:
@@ -98,6 +106,8 @@ async def find_rest_api(kube: KubeClient, options: ClusterOptions) -> RestApi:
         found = named
     clusters = sorted({str(api.controller_key) for api in found})
     if not found:
+        from slinky.api.controller import CONTROLLERS
+
         controllers = await kube.list(CONTROLLERS, namespace=namespace)
         controllers = [item for item in controllers if options.cluster in ("", item.metadata.name)]
         if controllers:
@@ -115,6 +125,8 @@ async def find_rest_api(kube: KubeClient, options: ClusterOptions) -> RestApi:
 async def _find_token(kube: KubeClient, rest_api: RestApi, options: ClusterOptions) -> str:
     if own := read_token(options.token_file):
         return own
+    from slinky.api.token import TOKENS
+
     namespace = rest_api.metadata.namespace
     tokens = choose_tokens(await kube.list(TOKENS, namespace=namespace), options.slurm_user)
     for token in tokens:
@@ -127,11 +139,11 @@ async def _find_token(kube: KubeClient, rest_api: RestApi, options: ClusterOptio
     )
 
 
-def choose_tokens(tokens: list[Token], user: str) -> list[Token]:
+def choose_tokens(tokens: "list[Token]", user: str) -> "list[Token]":
     """The Tokens to try, in order: those of the user, or first those of users that see every job."""
     wanted = [token for token in tokens if not user or token.username == user]
 
-    def order(token: Token) -> tuple[int, str]:
+    def order(token: "Token") -> tuple[int, str]:
         name = token.username
         return PREFERRED_USERS.index(name) if name in PREFERRED_USERS else len(PREFERRED_USERS), token.metadata.name
 
@@ -141,55 +153,3 @@ def choose_tokens(tokens: list[Token], user: str) -> list[Token]:
 def _in_pod(options: ClusterOptions) -> bool:
     explicit = options.kubeconfig or options.context or os.environ.get("KUBECONFIG")
     return "KUBERNETES_SERVICE_HOST" in os.environ and not explicit
-
-
-class ServiceProxyTransport:
-    """Sends requests to slurmrestd through the API server's proxy of its Service."""
-
-    def __init__(self, transport: Transport, rest_api: RestApi) -> None:
-        self._transport = transport
-        service = f"{rest_api.scheme}:{rest_api.service_name}:{rest_api.port}"
-        self._base = f"/api/v1/namespaces/{rest_api.metadata.namespace}/services/{service}/proxy"
-
-    async def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        headers: Mapping[str, str],
-        query: Query = (),
-        body: bytes | None = None,
-        deadline: float = 30.0,
-    ) -> RawResponse:
-        """Send a request and return the response, whatever its status. Raises `TransportError` if there is none."""
-        target = f"{self._base}{path}{'?' + urlencode(query) if query else ''}"
-        content = {"Content-Type": "application/json"} if body is not None else {}
-        try:
-            response = await self._transport.request(
-                method, target, body=body, headers={**headers, **content}, deadline=deadline
-            )
-        except Unreachable as error:
-            raise TransportError(f"{method} {path}: {error}", maybe_applied=method != "GET") from error
-        if refusal := read_refusal(response.body):
-            raise TransportError(f"the API server does not reach slurmrestd: {refusal}", maybe_applied=method != "GET")
-        kind = response.headers.get("Content-Type", "").partition(";")[0]
-        return RawResponse(response.status, kind, response.body)
-
-    async def close(self) -> None:
-        """Nothing to close: the transport belongs to the Kubernetes client."""
-
-
-class _StatusBody(msgspec.Struct, frozen=True):
-    kind: str = ""
-    message: str = ""
-
-
-def read_refusal(body: bytes) -> str:
-    """The message of the API server if it answers in place of slurmrestd; empty for a response of slurmrestd."""
-    if b'"Status"' not in body[:200]:
-        return ""
-    try:
-        status = msgspec.json.decode(body, type=_StatusBody)
-    except msgspec.MsgspecError:
-        return ""
-    return (status.message or "no reason given") if status.kind == "Status" else ""

@@ -13,7 +13,8 @@ from datetime import datetime
 from slinky.api.names import child_names
 from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
-from slinky.kube.certificates import CA_CERTIFICATE, CertificateBundle, decode_bundle, encode_bundle, renew_bundle
+from slinky.kube.certificates import CertificateBundle, decode_bundle, encode_bundle, renew_bundle
+from slinky.kube.tls import CA_CERTIFICATE
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SECRETS
 from slinky.operator.build.child_metadata import child_manifest

@@ -14,9 +14,9 @@ from slinky.api.controller import Controller
 from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
-from slinky.kube.certificates import CERTIFICATE, PRIVATE_KEY
 from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
+from slinky.kube.tls import CERTIFICATE, PRIVATE_KEY
 from slinky.kube.types import Key
 from slinky.kube.views import DEPLOYMENTS, SERVICES
 from slinky.operator.build.child_metadata import child_manifest, pod_template

@@ -10,9 +10,9 @@ from slinky.api.controller import CONTROLLERS
 from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
-from slinky.kube.certificates import CA_CERTIFICATE
 from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.errors import Later
+from slinky.kube.tls import CA_CERTIFICATE
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, Pod
 from slinky.operator.framework import references

@@ -40,7 +40,8 @@ from slinky.bounds import MIB
 from slinky.bridge.admission import rules as bridge_rules
 from slinky.bridge.views import OUR_PODS
 from slinky.kube import NODES, PODS, SECRETS, Key, KubeClient, KubeError, Resource, Unstructured
-from slinky.kube.certificates import CERTIFICATE, PRIVATE_KEY, renew_bundle
+from slinky.kube.certificates import renew_bundle
+from slinky.kube.tls import CERTIFICATE, PRIVATE_KEY
 from slinky.lab.kubernetes.bare_plane import BarePlane, free_port
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import SlurmClient as Slurm

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the events of a stream are read in batches, and when one by one."""
 
-from slinky.kube.transport import BUSY_GAP, DENSE_BYTES_PER_SECOND, MAX_BATCH_DELAY, MIN_BATCH_DELAY, next_batch_delay
+from slinky.kube.aio_transport import (
+    BUSY_GAP,
+    DENSE_BYTES_PER_SECOND,
+    MAX_BATCH_DELAY,
+    MIN_BATCH_DELAY,
+    next_batch_delay,
+)
 
 EVENT = 4096
 
