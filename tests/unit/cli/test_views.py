@@ -77,12 +77,9 @@ def test_tables_for_people() -> None:
     assert isinstance(render_explanations((QUEUE, ["7"]), OutputFormat.NAME), str)
 
 
-def test_the_start_of_a_job_far_behind_is_left_to_the_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slinky.cli.cluster.explain.FORECAST_JOBS", 2)
-    queue = cluster(*(job(index, priority=number(100 - index)) for index in (1, 2, 3)))
-    near, far = (render_explanations((queue, [name])) for name in ("2", "3"))
-    assert "Expected start: " in near
-    assert far.endswith("Its expected start is computed by `slinky forecast 3`.")
+def test_the_last_job_of_a_long_queue_has_an_expected_start_too() -> None:
+    queue = cluster(*(job(index, priority=number(9999 - index), cpus=16) for index in range(1, 1202)), hosts=1)
+    assert "Expected start: in " in render_explanations((queue, ["1201"]))
 
 
 def test_an_unknown_partition_suggests_near_ones() -> None:

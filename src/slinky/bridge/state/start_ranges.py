@@ -2,8 +2,9 @@
 """Expected starts of the bridge's pending jobs: the forecast that the command and the page show, computed here too.
 
 A forecast needs every job of the cluster. The list of all jobs is read at most once a minute, only while a job of the
-bridge is pending, only in a cluster of at most `JOBS_MAX` jobs, and so rarely that the work for it stays a small share
-of the time. In a larger cluster pods show the start that slurmctld plans.
+bridge is pending, and so rarely that reading and computing take a small share of the time: where slurmrestd needs half
+a minute for its answer, every ten minutes. The computation runs in a thread, so that the event loop goes on. In a
+cluster of more than `JOBS_MAX` jobs pods show the start that slurmctld plans.
 """
 
 import asyncio
@@ -19,14 +20,20 @@ from slinky.slurm.model.accounting_jobs import AccountingJob
 
 log = Log("slinky.bridge.state.start_ranges")
 
-#: Jobs of a cluster up to which all of them are read.
-JOBS_MAX = 2000
-#: Seconds between two forecasts, and the share of the time that they may take.
-MIN_INTERVAL, SHARE = 60.0, 0.01
+#: Jobs of a cluster up to which all of them are read. An answer has about 10 KB for each job, which the bridge holds in
+#: memory until it has decoded it.
+JOBS_MAX = 20_000
+#: Seconds between two forecasts, and the share of the time that they may take, most of it to wait for the answer.
+MIN_INTERVAL, SHARE = 60.0, 0.05
 #: Seconds of history from which forecasts learn how much of their limits jobs use, and between two reads of it.
 HISTORY_SECONDS, HISTORY_INTERVAL = 86400, 1800.0
-#: Seconds after which a forecast that could not be renewed no longer counts.
+#: Seconds after which a forecast that could not be renewed no longer counts; twice the interval if that is longer.
 FRESH_SECONDS = 600.0
+
+
+def next_interval(seconds: float) -> float:
+    """Seconds until the next forecast after one that took so many seconds."""
+    return max(MIN_INTERVAL, seconds / SHARE)
 
 
 class StartRanges:
@@ -36,12 +43,13 @@ class StartRanges:
         self._client, self._mirror, self._notify, self._clock = client, mirror, notify, clock
         self._ranges: Mapping[int, StartRange] = {}
         self._computed_at = 0.0
+        self._fresh_seconds = FRESH_SECONDS
         self._history: tuple[AccountingJob, ...] = ()
         self._history_at = 0.0
 
     def of(self, record: JobRecord) -> StartRange | None:
         """The expected start of a pending job; None if there is no recent forecast of it."""
-        if self._now() - self._computed_at > FRESH_SECONDS or record.detail is None:
+        if self._now() - self._computed_at > self._fresh_seconds or record.detail is None:
             return None
         return self._ranges.get(record.detail.job_id)
 
@@ -56,7 +64,9 @@ class StartRanges:
             except Exception as error:
                 # Pods are scheduled without a forecast too.
                 log.error("the queue cannot be forecast", error=error)
-            await self._clock.sleep(max(MIN_INTERVAL, (time.monotonic() - begun) / SHARE))
+            interval = next_interval(time.monotonic() - begun)
+            self._fresh_seconds = max(FRESH_SECONDS, 2 * interval)
+            await self._clock.sleep(interval)
 
     async def refresh(self) -> None:
         """Forecast once if it is needed and not too expensive. Raises `SlurmError`."""

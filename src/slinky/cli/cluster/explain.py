@@ -30,8 +30,6 @@ Targets = Annotated[
 ]
 #: What an argument stands for: a name to find in the snapshot, or what Kubernetes knows.
 Target: TypeAlias = "str | GangFacts | NodeSetFacts"
-#: Jobs of the queue of which an explanation has the expected start; `slinky forecast` computes it for all.
-FORECAST_JOBS = 1000
 
 
 def explain(
@@ -109,8 +107,6 @@ def render_explanations(data: "tuple[QueueSnapshot, list[Target]]", output: Outp
         start = ranges.get(item.job_id) if isinstance(item, Job) else None
         if start is not None and (not start.why or start.doubted):
             text += f" Expected start: {start.text(snapshot.now)}."
-        elif isinstance(item, Job) and is_far_behind(item, snapshot):
-            text += f" Its expected start is computed by `slinky forecast {item.job_id}`."
         if output in (OutputFormat.TEXT, OutputFormat.WIDE):
             texts.append(format_paragraph(text))
         elif output is OutputFormat.NAME:
@@ -123,17 +119,11 @@ def render_explanations(data: "tuple[QueueSnapshot, list[Target]]", output: Outp
 
 
 def expected_starts(jobs: "list[Job]", snapshot: "QueueSnapshot") -> "dict[int, StartRange]":
-    """The expected starts of those jobs that are pending and not far behind in the queue."""
+    """The expected starts of those jobs that are pending; jobs behind them are not simulated."""
     from slinky.insight.forecast import forecast
 
-    near = [job.job_id for job in jobs if job.state.pending and not is_far_behind(job, snapshot)]
-    return forecast(snapshot, until=near) if near else {}
-
-
-def is_far_behind(job: "Job", snapshot: "QueueSnapshot") -> bool:
-    """Whether so many jobs are before a pending job that a forecast takes longer than the rest of the explanation."""
-    first = snapshot.pending[:FORECAST_JOBS]
-    return job.state.pending and len(snapshot.pending) > FORECAST_JOBS and all(job is not other for other in first)
+    pending = [job.job_id for job in jobs if job.state.pending]
+    return forecast(snapshot, until=pending) if pending else {}
 
 
 def _explain(item: "Job | Host | GangFacts | NodeSetFacts", snapshot: "QueueSnapshot") -> "QueueExplanation":

@@ -95,10 +95,35 @@ class QueuedJob:
     obstacle: str
 
 
-def prepare_queue(snapshot: QueueSnapshot) -> tuple[QueuedJob, ...]:
-    """The pending jobs in the order of the queue, read once for several simulations."""
-    return tuple(
-        QueuedJob(job, _needs(job, snapshot), pending_tasks(job), find_obstacle(job)) for job in snapshot.pending
+@dataclass(frozen=True, slots=True)
+class StartedJob:
+    """A job that has nodes, as a simulation sees it."""
+
+    job: Job
+    need: JobRequirements
+    hosts: tuple[str, ...]
+    licenses: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQueue:
+    """The pending jobs in the order of the queue and the jobs that have nodes, read once for several simulations."""
+
+    pending: tuple[QueuedJob, ...]
+    started: tuple[StartedJob, ...]
+
+
+def prepare_queue(snapshot: QueueSnapshot) -> PreparedQueue:
+    """The jobs of a snapshot as simulations read them."""
+    return PreparedQueue(
+        tuple(
+            QueuedJob(job, _needs(job, snapshot), pending_tasks(job), find_obstacle(job)) for job in snapshot.pending
+        ),
+        tuple(
+            StartedJob(job, requirements(job, allocated=True), host_names(job.nodes), license_counts(job.licenses))
+            for job in snapshot.running
+            if job.nodes
+        ),
     )
 
 
@@ -106,7 +131,7 @@ def simulate(
     snapshot: QueueSnapshot,
     ratios: UseRatios = WHOLE_LIMIT,
     *,
-    queue: tuple[QueuedJob, ...] | None = None,
+    queue: PreparedQueue | None = None,
     whole_nodes: bool = True,
     name_hosts: bool = True,
     until: Collection[int] | None = None,
@@ -126,7 +151,7 @@ class _Simulation:
         self,
         snapshot: QueueSnapshot,
         ratios: UseRatios,
-        queue: tuple[QueuedJob, ...],
+        queue: PreparedQueue,
         *,
         whole_nodes: bool,
         name_hosts: bool,
@@ -136,7 +161,7 @@ class _Simulation:
         self._now = int(snapshot.now)
         self._hosts = tuple(sorted(filter(is_usable, snapshot.hosts), key=lambda host: (host.weight, host.name)))
         self._bits = {host.name: 1 << index for index, host in enumerate(self._hosts)}
-        self._queue = queue
+        self._queue = queue.pending
         self._step = self._clock_step()
         self._masks: dict[tuple[str, str, str], int] = {}
         self._reservations: dict[str, tuple[int, int, int]] = {}
@@ -148,7 +173,7 @@ class _Simulation:
             self._now,
             {pool.license_name: pool.total for pool in snapshot.licenses},
         )
-        self._occupy()
+        self._occupy(queue.started)
         self._reserve()
 
     def run(self, until: Collection[int] | None = None) -> dict[int, PlannedStart]:
@@ -174,15 +199,15 @@ class _Simulation:
 
     # --- what is there already
 
-    def _occupy(self) -> None:
+    def _occupy(self, started: tuple[StartedJob, ...]) -> None:
         known = 0
         jobs = []
-        for job in self._snapshot.running:
-            nodes = self._bitmap(host_names(job.nodes)) if job.nodes else 0
+        for entry in started:
+            nodes = self._bitmap(entry.hosts)
             known |= nodes
             if nodes:
-                need = requirements(job, allocated=True)
-                jobs.append((self._rounded_running(self._end(job, need)), need, nodes, license_counts(job.licenses)))
+                end = self._rounded_running(self._end(entry.job, entry.need))
+                jobs.append((end, entry.need, nodes, entry.licenses))
         # A busy node whose jobs are hidden from this user is free at an unknown time.
         hidden = self._bitmap(tuple(host.name for host in self._hosts if host.state.busy)) & ~known
         self._hidden = hidden

@@ -81,7 +81,7 @@ def forecast(snapshot: QueueSnapshot, until: Collection[int] | None = None) -> d
     early = simulate(snapshot, ratios, queue=queue, whole_nodes=False, name_hosts=False, until=until)
     return {
         entry.job.job_id: _start_range(entry, early[entry.job.job_id], late[entry.job.job_id], snapshot)
-        for entry in queue
+        for entry in queue.pending
         if entry.job.job_id in late
     }
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.insight.queues import cluster, job, running
 
 from slinky.bridge.state import start_ranges
-from slinky.bridge.state.start_ranges import FRESH_SECONDS, JOBS_MAX, StartRanges
+from slinky.bridge.state.start_ranges import FRESH_SECONDS, JOBS_MAX, StartRanges, next_interval
 from slinky.insight.forecast import StartRange, StartSource
 from slinky.insight.forecast.start_range import has_moved
 from slinky.observe import ManualClock
@@ -79,6 +79,11 @@ async def test_a_forecast_that_fails_does_not_end_the_bridge(monkeypatch: pytest
     await settle()
     assert not task.done()
     task.cancel()
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(0.2, 60), (3, 60), (30, 600)])
+def test_an_expensive_forecast_is_renewed_rarely(seconds: float, pause: float) -> None:
+    assert next_interval(seconds) == pytest.approx(pause)
 
 
 async def test_an_old_forecast_does_not_count() -> None:
