@@ -10,6 +10,7 @@ import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -116,7 +117,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         config = yaml.load(path.read_text(), _LOADER)  # noqa: S506 -- a safe loader
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{path}: {error}") from error
+        raise Misconfigured(f"{path}: {' '.join(str(error).split())}") from error
     if not isinstance(config, dict):
         raise Misconfigured(f"{path} is not a kubeconfig")
     return config
@@ -133,7 +134,10 @@ def _entry(
                     return msgspec.convert(entry.get(inner) or {}, entry_type), path.parent
                 except msgspec.ValidationError as error:
                     raise Misconfigured(f"{path}: {inner} {name!r}: {error}") from error
-    raise Misconfigured(f"there is no {inner} {name!r} in {', '.join(str(path) for path, _ in configs)}")
+    entries = (entry for _, config in configs for entry in config.get(section) or () if isinstance(entry, dict))
+    known = [str(entry.get("name")) for entry in entries]
+    near = f"; did you mean {' or '.join(found)}?" if (found := get_close_matches(name, known)) else ""
+    raise Misconfigured(f"there is no {inner} {name!r} in {', '.join(str(path) for path, _ in configs)}{near}")
 
 
 def _pem(folder: Path, file: str, data: str) -> Pem:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.cli.bundle.archive import CUT, ENTRY_BYTES, BundleWriter
-from slinky.cli.bundle.gather import choose_path
+from slinky.cli.bundle.gather import choose_path, merge_causes
 from slinky.cli.bundle.redaction import REDACTED, Redactor
 from slinky.cli.bundle.value_search import PIECE, ValueSearch
 
@@ -157,3 +157,8 @@ def test_of_a_long_entry_the_end_is_kept(tmp_path: Path) -> None:
 def test_names_of_bundles() -> None:
     assert choose_path("", 0) == Path("slinky-gather-19700101T000000Z.tar.gz")
     assert choose_path("x", 0) == Path("x.tar.gz")
+
+
+def test_a_cause_is_named_once_for_everything_that_it_concerns() -> None:
+    problems = ["slurm ping: refused", "slurm jobs: refused", "nodes: no permission"]
+    assert merge_causes(problems) == ["slurm ping, slurm jobs: refused", "nodes: no permission"]

@@ -58,7 +58,7 @@ def modules_after(argv: list[str], env: dict[str, str]) -> list[str]:
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **env})
-    status, *modules = json.loads(done.stdout)
+    status, *modules = json.loads(done.stdout.splitlines()[-1])
     assert (status, "Connection refused" in done.stderr) == (4, True), done.stderr
     return list(modules)
 

@@ -78,6 +78,7 @@ def test_a_relative_command_is_relative_to_the_kubeconfig(tmp_path: Path) -> Non
         ("[]", "is not a kubeconfig"),
         ("{", "while parsing"),
         ("current-context: x", "no context 'x'"),
+        ("{current-context: prodd, contexts: [{name: prod}]}", r"did you mean prod\?"),
         ("contexts: [{name: '', context: {cluster: 7}}]", "Expected `str`"),
         ("contexts: [{name: '', context: {cluster: c}}]", "no cluster 'c'"),
     ],

@@ -45,7 +45,8 @@ async def open_cluster(options: ClusterOptions) -> AsyncIterator[ConnectedCluste
     if options.url:
         if not options.url.startswith(("http://", "https://", "unix:/")):
             raise CommandError(
-                f"--url {plain(options.url, 80)!r} is not http://HOST:PORT or unix:/PATH", ExitStatus.USAGE
+                f"--url {plain(options.url, 80)!r} is not http://HOST:PORT, https://HOST:PORT or unix:/PATH",
+                ExitStatus.USAGE,
             )
         async with _plain_client(options) as client:
             yield ConnectedCluster(client, options.url)

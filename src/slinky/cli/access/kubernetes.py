@@ -63,6 +63,8 @@ async def open_kubernetes(options: ClusterOptions) -> AsyncIterator[KubeClient]:
                 connect(options.kubeconfig or None, options.context or None, open_transport=LightTransport)
             )
         except Misconfigured as error:
+            if options.kubeconfig or options.context:
+                raise CommandError(str(error), ExitStatus.USAGE) from error
             raise CommandError(
                 f"no cluster is named: set --url and SLURM_JWT for a plain Slurm, or KUBECONFIG ({error})"
             ) from error

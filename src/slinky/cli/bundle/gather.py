@@ -73,7 +73,9 @@ async def _gather(options: ClusterOptions, path: Path, limit: int, with_logs: bo
                 await _add_kubernetes(options, bundle, problems, with_logs)
             await _add_slurm(options, bundle, problems)
             if not bundle.entries:
-                raise CommandError(f"nothing could be read: {'; '.join(problems)}", ExitStatus.UNREACHABLE)
+                raise CommandError(
+                    f"nothing could be read: {'; '.join(merge_causes(problems))}", ExitStatus.UNREACHABLE
+                )
             summary = summarize(bundle, problems)
             readme = README.format(version=__version__, redacted="[redacted]")
             bundle.add("README.txt", readme, always=True)
@@ -110,6 +112,15 @@ async def _add_slurm(options: ClusterOptions, bundle: BundleWriter, problems: li
             await add_slurm(cluster, bundle, problems)
     except (CommandError, KubeError, SlurmError) as error:
         problems.append(f"slurm: {plain(str(error), 300)}")
+
+
+def merge_causes(problems: list[str]) -> list[str]:
+    """Each cause once, after the names of everything that it concerns."""
+    names: dict[str, list[str]] = {}
+    for problem in problems:
+        name, _, cause = problem.partition(": ")
+        names.setdefault(cause, []).append(name)
+    return [f"{', '.join(concerned)}: {cause}" for cause, concerned in names.items()]
 
 
 def summarize(bundle: BundleWriter, problems: list[str]) -> dict[str, Any]:

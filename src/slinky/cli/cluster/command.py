@@ -48,7 +48,7 @@ class ClusterOptions:
     url: Annotated[
         str,
         typer.Option(
-            help="URL of slurmrestd, for a Slurm without Kubernetes: http://HOST:PORT or unix:/PATH.",
+            help="URL of slurmrestd, for a Slurm without Kubernetes: http(s)://HOST:PORT or unix:/PATH.",
             envvar="SLINKY_SLURM_URL",
         ),
     ] = ""

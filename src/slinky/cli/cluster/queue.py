@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slinky queue`: jobs as squeue lists them, with the expected start of those that wait."""
 
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 from slinky.cli.cluster.command import ClusterOptions, CommandError, ExitStatus, cluster_app, not_found
 from slinky.cli.cluster.output import Output, OutputFormat, format_document, format_rows
 from slinky.cli.cluster.view import INTERVAL_SECONDS, ClusterView, Interval, Watch, run_view
-from slinky.insight.plain_text import duration
+from slinky.insight.plain_text import duration, plain
 from slinky.slurm.model.states import JOB_BASES, JOB_FLAGS
 
 if TYPE_CHECKING:
@@ -88,9 +89,10 @@ def parse_states(text: str) -> set[str] | None:
     if text.lower() == "all":
         return None
     states = {STATES.get(word.upper(), word.upper()) for word in text.split(",") if word}
-    unknown = states - JOB_BASES - JOB_FLAGS
-    if unknown:
-        raise CommandError(f"{sorted(unknown)[0]!r} is not a state of a job, such as PENDING or R", ExitStatus.USAGE)
+    for word in sorted(states - JOB_BASES - JOB_FLAGS):
+        near = get_close_matches(word, sorted(JOB_BASES | JOB_FLAGS), n=2)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ", such as PENDING or R"
+        raise CommandError(f"{plain(word, 80)!r} is not a state of a job{hint}", ExitStatus.USAGE)
     return states
 
 

@@ -23,7 +23,12 @@ def version(
     if client:
         _print({"client": __version__}, output)
         return
-    run_command(_version(options, output))
+    try:
+        run_command(_version(options, output))
+    except typer.Exit:
+        # The version of this command is known although no server answers.
+        _print({"client": __version__}, output)
+        raise
 
 
 async def _version(options: ClusterOptions, output: OutputFormat) -> None:
