@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 #: A duration as `slinky.insight.plain_text.duration` writes it.
-_DURATION = r"\d+ (?:d|h|min|s)(?: \d+ (?:h|min))?"
+_DURATION = r"\d+ (?:d|h|min|s)\b(?: \d+ (?:h|min)\b)?"
 #: The id of a job: after a word that announces it, or in the first column of a table.
 _JOB = re.compile(r"(\b[Jj]ob |JobId=|release |scancel |-j |array |^(?=\d+(?:  |_)))(\d+)", re.MULTILINE)
 _MARK = "=== "
