@@ -329,7 +329,8 @@ class NodeSetReconciler(Reconciler[NodeSet]):
             snapshot.node_set, health, **numbers, **revisions.fields(), autoscaling=scaled.status
         )
         interval = ACTIVE_INTERVAL if active else SETTLED_INTERVAL
-        return ReconcileResult(object_status, min(interval, max(scaled.recheck_seconds or interval, MIN_INTERVAL)))
+        recheck = interval if scaled.recheck_seconds is None else max(scaled.recheck_seconds, MIN_INTERVAL)
+        return ReconcileResult(object_status, min(interval, recheck))
 
     # --- events
 

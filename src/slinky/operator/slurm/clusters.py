@@ -63,11 +63,12 @@ class _ClusterConnection:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     stop_listening: Callable[[], None] = field(default=lambda: None)
     reachable_since: float = 0.0
+    changed_at: float = 0.0
     removed_at: dict[str, float] = field(default_factory=dict)
     waiting_node_sets: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.reachable_since = self.clock.monotonic()
+        self.reachable_since = self.changed_at = self.clock.monotonic()
 
     def leads_to(self, url: str, server: TlsServer | None) -> bool:
         """Return whether the connection is to this address, and to a server of this name."""
@@ -79,7 +80,8 @@ class _ClusterConnection:
             self.server, self.tls = server, server.context()
 
     def observe(self, change: Change) -> None:
-        """Record since when the cluster is reachable, and when hosts disappeared from Slurm."""
+        """Record the last change, since when the cluster is reachable, and when hosts disappeared from Slurm."""
+        self.changed_at = self.clock.monotonic()
         if change.kind is ObjectKind.MIRROR:
             self.reachable_since = self.clock.monotonic()
             self.removed_at.clear()
@@ -178,6 +180,11 @@ class Clusters:
         if connection is None or connection.mirror.fault is not None:
             return None
         return connection.pending.snapshot(self._clock.now().timestamp())
+
+    def changed_at(self, key: Key) -> float:
+        """Return when something in the cluster was last seen to change, on the monotonic clock."""
+        connection = self._connections.get(key)
+        return connection.changed_at if connection else 0.0
 
     def jobs_follow_hosts(self, key: Key) -> bool:
         """Return whether jobs were read after the last change of a host."""

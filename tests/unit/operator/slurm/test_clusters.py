@@ -27,6 +27,19 @@ async def test_the_time_without_interruption_is_measured_with_the_given_clock() 
     await clusters.disconnect(KEY)
 
 
+async def test_the_time_of_the_last_change_is_that_of_any_object() -> None:
+    clock = ManualClock()
+    clusters = Clusters(clock)
+    assert clusters.changed_at(KEY) == 0.0
+    await clusters.connect(KEY, URL, b"k" * 32)
+    for kind in (ObjectKind.JOB, ObjectKind.NODE, ObjectKind.PARTITION, ObjectKind.MIRROR):
+        await clock.advance(7)
+        assert clusters.changed_at(KEY) < clock.monotonic()
+        clusters._on_change(KEY, Change(kind, "1", None, None))
+        assert clusters.changed_at(KEY) == clock.monotonic()
+    await clusters.disconnect(KEY)
+
+
 async def test_a_new_key_keeps_the_connection_and_a_new_address_replaces_it() -> None:
     clusters = Clusters(ManualClock())
     assert clusters.snapshot(KEY) == SlurmSnapshot()

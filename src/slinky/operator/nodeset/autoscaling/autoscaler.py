@@ -39,8 +39,6 @@ from slinky.slurm import JobRequest, SlurmError
 
 log = Log("slinky.operator.nodeset.autoscaling")
 
-#: Seconds until the next decision while the demand waits for jobs to be read.
-HELD_SECONDS = 1.0
 #: Field managers of autoscalers that write replicas by the scale subresource.
 AUTOSCALERS = {
     "kube-controller-manager": "a HorizontalPodAutoscaler",
@@ -125,7 +123,7 @@ class Autoscaler:
         unmet = unmet_seconds(after, seen.now)
         rechecks = [
             decision.recheck_seconds,
-            HELD_SECONDS if self.demands.is_held(controller) else None,
+            self.demands.recheck_seconds(controller),
             UNMET_SECONDS - unmet if unmet is not None and unmet < UNMET_SECONDS else None,
         ]
         recheck = min((seconds for seconds in rechecks if seconds is not None), default=None)

@@ -5,6 +5,9 @@ The mirror reads jobs and hosts one after the other. A job that starts in betwee
 last (it is pending, and its workers are busy: the NodeSet would grow again), and not at all if jobs were read last (it
 is not pending, and its workers are idle: the NodeSet would shrink). Therefore the demand is computed only from jobs
 that were read after the last change of a host, and a decision to shrink is verified with hosts that are read again.
+
+Many changes at once cause one computation. A NodeSet that is reconciled with a demand from before a change asks to be
+reconciled again, because no other event may follow: without that, a job could wait until the next unrelated change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +32,8 @@ from slinky.slurm import Job
 
 #: Seconds for which the demand of a cluster is not computed again.
 DEMAND_AGE = 1.0
+#: Seconds until the next decision while the demand waits for jobs to be read.
+HELD_SECONDS = 1.0
 #: Seconds after which the demand is computed even if jobs are older than hosts: slow reads must not stop growth.
 MAX_DEMAND_AGE = 10.0
 
@@ -66,6 +71,13 @@ def is_due(age: float, *, jobs_follow_hosts: bool) -> bool:
     return age > (DEMAND_AGE if jobs_follow_hosts else MAX_DEMAND_AGE)
 
 
+def recheck_after(age: float, *, outdated: bool, jobs_follow_hosts: bool) -> float | None:
+    """Seconds until a decision on a demand of this age is repeated with a new one; None if the demand is up to date."""
+    if not jobs_follow_hosts:
+        return HELD_SECONDS
+    return max(0.0, DEMAND_AGE - age) if outdated else None
+
+
 class ClusterDemands:
     """Computes the demand of every cluster that has a NodeSet with autoscaling, at most once in `DEMAND_AGE`."""
 
@@ -81,10 +93,16 @@ class ClusterDemands:
             known = self.compute(controller)
         return known
 
-    def is_held(self, controller: Key) -> bool:
-        """Whether the demand waits for jobs to be read after the last change of a host."""
+    def recheck_seconds(self, controller: Key) -> float | None:
+        """Seconds until the demand is computed again, because it is older than the last change; None if it is not."""
         known = self._latest.get(controller)
-        return known is not None and known.by_node_set is not None and not self.clusters.jobs_follow_hosts(controller)
+        if known is None or known.by_node_set is None:
+            return None
+        return recheck_after(
+            self.context.clock.monotonic() - known.computed_at,
+            outdated=self.clusters.changed_at(controller) > known.computed_at,
+            jobs_follow_hosts=self.clusters.jobs_follow_hosts(controller),
+        )
 
     def compute(self, controller: Key) -> ClusterDemand:
         """Compute the demand now, and keep it."""

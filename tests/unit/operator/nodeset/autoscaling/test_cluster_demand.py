@@ -3,7 +3,7 @@
 
 import pytest
 
-from slinky.operator.nodeset.autoscaling.cluster_demand import is_due, remaining_demand
+from slinky.operator.nodeset.autoscaling.cluster_demand import is_due, recheck_after, remaining_demand
 from slinky.operator.nodeset.autoscaling.decision import (
     PoolDemand,
     ScalingDecision,
@@ -32,6 +32,21 @@ def test_workers_are_requested_once(needed: int, before: int, replicas: int, lef
 )
 def test_jobs_older_than_hosts_are_no_demand_but_do_not_stop_it_for_ever(age: float, follow: bool, due: bool) -> None:
     assert is_due(age, jobs_follow_hosts=follow) is due
+
+
+@pytest.mark.parametrize(
+    ("age", "outdated", "follow", "seconds"),
+    [
+        pytest.param(0.25, False, True, None, id="nothing has changed since"),
+        pytest.param(0.25, True, True, 0.75, id="a change came too soon after the last computation"),
+        pytest.param(1.5, True, True, 0.0, id="the next computation is due"),
+        pytest.param(0.25, True, False, 1.0, id="jobs are older than hosts"),
+    ],
+)
+def test_a_decision_on_an_outdated_demand_is_repeated(
+    age: float, outdated: bool, follow: bool, seconds: float | None
+) -> None:
+    assert recheck_after(age, outdated=outdated, jobs_follow_hosts=follow) == seconds
 
 
 def chosen(replicas: int, reason: ScalingReason) -> ScalingDecision:
