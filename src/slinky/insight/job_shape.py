@@ -7,11 +7,12 @@ exclusive; such a job counts with what it requests, and its node shows no free C
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
-from slinky.insight.pending_reasons import Remedy, explain
+from slinky.insight.limit_reasons import Scope, parse_limit
+from slinky.insight.pending_reasons import REASONS, Remedy, explain
 from slinky.insight.tres import GresKind, parse_tres
 from slinky.slurm import Job
 
@@ -21,6 +22,11 @@ _TASKS = re.compile(r"(?P<first>\d{1,10})(?:-(?P<last>\d{1,10})(?::(?P<step>\d{1
 _TEXTS_CACHED = 4096
 #: Slurm shortens long lists of tasks with this.
 SHORTENED = "..."
+#: How slurmctld marks a dependency that is not satisfied yet.
+UNFULFILLED = "(unfulfilled)"
+#: Reasons of a job that slurmctld has not evaluated since it was released, or since its begin time has come.
+UNEVALUATED = frozenset({"", "None"})
+_LIMITED = "Slurm has not evaluated the job yet; other jobs of its user, account or QOS wait at a limit."
 #: An array has at most as many tasks as Slurm's largest MaxArraySize.
 MAX_TASKS = 4_000_001
 
@@ -95,10 +101,22 @@ class PendingDemand:
     obstacle: str = ""
 
 
-def job_demand(job: Job, *, now: float, lead_seconds: float = 0.0, tasks: int | None = None) -> PendingDemand:
+#: Whose use counts against a limit: user, account and QOS, of which those that do not matter are empty.
+LimitedGroup = tuple[str, str, str]
+
+
+def job_demand(
+    job: Job,
+    *,
+    now: float,
+    lead_seconds: float = 0.0,
+    tasks: int | None = None,
+    limited: Set[LimitedGroup] = frozenset(),
+) -> PendingDemand:
     """The demand of one pending job; `tasks` overrides the number of tasks of an array.
 
-    A job that begins within `lead_seconds` counts already, so that its workers are there in time.
+    A job that begins within `lead_seconds` counts already, so that its workers are there in time. `limited` has the
+    groups of jobs that wait at a limit; see `limited_groups`.
     """
     return PendingDemand(
         job_id=job.job_id,
@@ -107,7 +125,7 @@ def job_demand(job: Job, *, now: float, lead_seconds: float = 0.0, tasks: int | 
         priority=job.priority.whole,
         expected_start=job.start_time.whole,
         account=job.account,
-        obstacle=find_obstacle(job, now=now, lead_seconds=lead_seconds),
+        obstacle=find_obstacle(job, now=now, lead_seconds=lead_seconds, limited=limited),
     )
 
 
@@ -134,18 +152,50 @@ def job_shape(job: Job) -> JobShape:
     )
 
 
-def find_obstacle(job: Job, *, now: float, lead_seconds: float = 0.0) -> str:
-    """Why more workers do not start this job; empty if they do."""
+def find_obstacle(
+    job: Job, *, now: float, lead_seconds: float = 0.0, limited: Set[LimitedGroup] = frozenset()
+) -> str:
+    """Why more workers do not start this job; empty if they do.
+
+    Until its next scheduling cycle, slurmctld shows a reason of nodes also for a job with a dependency or a begin time,
+    and none for a job that was just released. The latter counts unless it belongs to one of the `limited` groups.
+    """
     if job.hold:
         return "The job is held."
     if job.resv_name:
         return f"The job runs only in the reservation {job.resv_name}."
     if job.required_nodes:
         return f"The job runs only on {job.required_nodes}."
-    if job.state_reason == "BeginTime" and 0 < job.eligible_time.whole <= now + lead_seconds:
+    if UNFULFILLED in job.dependency:
+        return str(REASONS["Dependency"])
+    # The begin time of other jobs is the time of their submission, on a clock that may be ahead of this one.
+    begin = job.eligible_time.whole
+    if begin > max(now + lead_seconds, job.submit_time.whole):
+        return str(REASONS["BeginTime"])
+    if job.state_reason == "BeginTime" and begin:
         return ""
+    if job.state_reason in UNEVALUATED:
+        return "" if limited.isdisjoint(_groups(job)) else _LIMITED
     reason = explain(job.state_reason, job.state_description)
     return "" if reason.remedy is Remedy.WORKERS else str(reason)
+
+
+def limited_groups(jobs: Iterable[Job]) -> frozenset[LimitedGroup]:
+    """The groups of users, accounts and QOS of which a job waits at a limit: other jobs of them will wait there too."""
+    groups: set[LimitedGroup] = set()
+    for job in jobs:
+        limit = parse_limit(job.state_reason)
+        if limit is not None and limit.depends_on_other_jobs:
+            user = job.user_name if limit.scope is Scope.USER else ""
+            account = "" if limit.of_qos and limit.scope is not Scope.ACCOUNT else job.account
+            groups.add((user, account, job.qos if limit.of_qos else ""))
+    return frozenset(groups)
+
+
+def _groups(job: Job) -> Iterable[LimitedGroup]:
+    """Every group that limits of a QOS or an association may count together with the job."""
+    user, account, qos = job.user_name, job.account, job.qos
+    return (("", "", qos), (user, "", qos), ("", account, qos), ("", account, ""), (user, account, ""))
 
 
 def array_tasks(job: Job) -> int:

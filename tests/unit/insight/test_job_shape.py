@@ -14,6 +14,7 @@ from slinky.insight.job_shape import (
     find_obstacle,
     is_shortened,
     job_shape,
+    limited_groups,
     parse_gres_request,
 )
 from slinky.slurm import Job, number
@@ -116,9 +117,18 @@ def test_any_text_of_tasks_or_devices_is_read(text: str) -> None:
         (job(state_reason="PartitionConfig"), True),
         (job(state_reason="PartitionNodeLimit"), True),
         (job(state_reason="ReqNodeNotAvail, May be reserved for other job"), True),
-        (job(state_reason="None"), False),
+        (job(state_reason="None"), True),
+        (job(state_reason="None", eligible_time=900, submit_time=800), True),
+        (job(state_reason="None", eligible_time=5000, submit_time=800), False),
+        (job(state_reason="None", hold=True), False),
         (job(state_reason="JobHeldUser", hold=True), False),
         (job(state_reason="Dependency"), False),
+        # As slurmctld reports jobs between their submission and the first scheduling cycle.
+        (job(state_reason="ReqNodeNotAvail", dependency="afterany:5(unfulfilled)"), False),
+        (job(state_reason="ReqNodeNotAvail", eligible_time=5000, submit_time=999), False),
+        (job(state_reason="ReqNodeNotAvail", eligible_time=1100, submit_time=999), True),
+        # The clock of slurmctld is ahead.
+        (job(state_reason="ReqNodeNotAvail", eligible_time=5000, submit_time=5000), True),
         (job(state_reason="QOSGrpNodeLimit"), False),
         (job(state_reason="AssocGrpCpuLimit"), False),
         (job(state_reason="Licenses"), False),
@@ -131,6 +141,33 @@ def test_any_text_of_tasks_or_devices_is_read(text: str) -> None:
 )
 def test_only_reasons_that_workers_cure_are_demand(record: Job, cured: bool) -> None:
     assert (not find_obstacle(record, now=1000, lead_seconds=120)) is cured
+
+
+#: The reason of a job of alice, and of whom jobs without a reason count nevertheless: (user, account, QOS).
+ALICE = {"user_name": "alice", "account": "physics", "qos": "normal"}
+BOB, OTHER_ACCOUNT, OTHER_QOS = ALICE | {"user_name": "bob"}, ALICE | {"account": "biology"}, ALICE | {"qos": "high"}
+LIMITS = {
+    "QOSMaxJobsPerUserLimit": [BOB, OTHER_QOS],
+    "QOSGrpNodeLimit": [OTHER_QOS],
+    "AssocGrpCpuLimit": [OTHER_ACCOUNT],
+    "AssocMaxJobsLimit": [BOB, OTHER_ACCOUNT],
+    "MaxCpuPerAccount": [OTHER_ACCOUNT, OTHER_QOS],
+    # Only this job requests too much.
+    "QOSMaxCpuPerJobLimit": [ALICE, BOB, OTHER_ACCOUNT, OTHER_QOS],
+    "Resources": [ALICE, BOB, OTHER_ACCOUNT, OTHER_QOS],
+}
+
+
+@pytest.mark.parametrize("reason", LIMITS)
+def test_a_job_without_a_reason_counts_unless_others_wait_at_a_limit_that_it_shares(reason: str) -> None:
+    limited = limited_groups([job(state_reason=reason, **ALICE)])
+    counting = [
+        owner
+        for owner in (ALICE, BOB, OTHER_ACCOUNT, OTHER_QOS)
+        if not find_obstacle(job(state_reason="None", **owner), now=1000, limited=limited)
+    ]
+    assert counting == LIMITS[reason]
+    assert not find_obstacle(job(**ALICE), now=1000, limited=limited), "Slurm itself has found no limit"
 
 
 #: The fields of a pending job that describe its shape, exactly as slurmrestd of Slurm 26.05 sends them.

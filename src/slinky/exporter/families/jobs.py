@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from slinky.exporter.families.family import PARTITION, Compute, Family, Values, node_names
 from slinky.exporter.snapshot import ClusterSnapshot
-from slinky.insight.job_shape import find_obstacle
+from slinky.insight.job_shape import find_obstacle, limited_groups
 from slinky.insight.tres import ResourceAmounts, parse_tres
 from slinky.slurm import Job
 
@@ -86,8 +86,9 @@ def _curable(amount: Callable[[Job], float]) -> Compute:
 
     def compute(snapshot: ClusterSnapshot) -> Values:
         sums: dict[tuple[str, ...], float] = defaultdict(float)
+        limited = limited_groups(job for job, _ in _pending(snapshot))
         for job, partition in _pending(snapshot):
-            if not find_obstacle(job, now=snapshot.now):
+            if not find_obstacle(job, now=snapshot.now, limited=limited):
                 sums[partition,] += amount(job)
         return sums
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from slinky.api.fields.autoscaling import PendingPartition
-from slinky.insight.job_shape import PendingDemand, array_tasks, is_shortened, job_demand
+from slinky.insight.job_shape import PendingDemand, array_tasks, is_shortened, job_demand, limited_groups
 from slinky.operator.slurm.held_hosts import HeldHosts
 from slinky.slurm import Change, Job, JobRecord, Mirror, ObjectKind, Partition
 
@@ -39,8 +39,9 @@ class PendingQueue(NamedTuple):
         """The demand of each job; the components of a heterogeneous job are one demand."""
         single: list[PendingDemand] = []
         components: dict[int, list[tuple[int, PendingDemand]]] = defaultdict(list)
+        limited = limited_groups(job for job, _ in self.jobs)
         for job, tasks in self.jobs:
-            demand = job_demand(job, now=self.now, lead_seconds=lead_seconds, tasks=tasks)
+            demand = job_demand(job, now=self.now, lead_seconds=lead_seconds, tasks=tasks, limited=limited)
             if leader := job.het_job_id.whole:
                 components[leader].append((job.het_job_offset.whole, demand))
             else:

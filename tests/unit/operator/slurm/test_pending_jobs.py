@@ -130,6 +130,16 @@ def test_the_components_of_a_heterogeneous_job_are_one_demand() -> None:
     assert [shape.cpus for shape in demand.shapes] == [21, 22]
 
 
+def test_a_job_without_a_reason_is_no_demand_while_jobs_of_its_user_wait_at_a_limit() -> None:
+    pending, mirror = following()
+    change(pending, mirror, "1", "PENDING", partition="p", user_name="alice", state_reason="QOSMaxJobsPerUserLimit")
+    change(pending, mirror, "2", "PENDING", partition="p", user_name="alice", state_reason="None")
+    change(pending, mirror, "3", "PENDING", partition="p", user_name="bob", state_reason="None")
+    queue = pending.snapshot(0.0)
+    assert queue is not None
+    assert {demand.job_id for demand in queue.demands() if not demand.obstacle} == {3}
+
+
 def test_a_partition_has_the_jobs_that_name_it_and_the_largest_that_is_not_held() -> None:
     pending, mirror = following()
     change(pending, mirror, "1", "PENDING", partition="a,b", node_count=2)
