@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The autoscaler on a real API server and a real slurmctld, with simulated workers that have devices."""
 
+import re
 import time
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,13 @@ from slinky.kube import NODES, Key, NotFound, Resource, connect
 from slinky.kube.views import Unstructured
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.slurm.cluster import LabSlurm
-from slinky.slurm import ReservationRequest, SlurmNotFound, number
+from slinky.slurm import JobRequest, ReservationRequest, SlurmNotFound, number
 
 pytestmark = pytest.mark.lab
 
 QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas", Unstructured)
+#: Tasks of a large array.
+TASKS = 10_000
 #: Memory of a job that needs a whole worker.
 WHOLE = number(900)
 
@@ -60,6 +63,56 @@ async def test_workers_come_with_jobs_and_go_without(stage: ElasticStage) -> Non
         (False, "IdleWorkers"),
     }
     assert stage.undrained_deletions == []
+
+
+async def test_a_large_array_is_one_demand(stage: ElasticStage, own_slurm: LabSlurm) -> None:
+    await stage.apply_empty()
+    options = ("--parsable", "--partition=all", "--mem=900", "--output=/dev/null", f"--array=0-{TASKS - 1}")
+    array = own_slurm.exec("sbatch", *options, "--wrap=sleep 600", user="alice").strip()
+    try:
+        await stage.wait_pods(3)
+        status = (await stage.node_set()).status.autoscaling
+        assert status is not None
+        latest = status.decisions[0]
+        assert (latest.before, latest.after, latest.reason) == (0, 3, "PendingJobs")
+        assert latest.message == f"pending jobs need 3 more workers, first of all job {array}"
+    finally:
+        own_slurm.exec("scancel", array)
+    await stage.wait_pods(0)
+
+
+@contextmanager
+def scheduler_parameters(slurm: LabSlurm, text: str) -> Iterator[None]:
+    """Other SchedulerParameters for a while."""
+    file = slurm.machine.folder / "keys" / "slurm.conf"
+    before = file.read_text()
+    file.write_text(re.sub("(?m)^SchedulerParameters=.*", f"SchedulerParameters={text}", before))
+    slurm.exec("scontrol", "reconfigure")
+    try:
+        yield
+    finally:
+        file.write_text(before)
+        slurm.exec("scontrol", "reconfigure")
+
+
+async def test_a_job_that_slurmctld_has_not_evaluated_brings_its_worker(
+    stage: ElasticStage, own_slurm: LabSlurm
+) -> None:
+    """As in a queue that is longer than slurmctld looks at: a released job has no reason for up to a minute."""
+    await stage.apply_empty()
+    job = await stage.submit(hold=True)
+    own_slurm.exec("scontrol", "update", "nodename=c1", "state=drain", "reason=test")
+    try:
+        for _ in range(4):
+            own_slurm.exec("sbatch", "--partition=work", "--priority=20000", "--wrap=true")
+        with scheduler_parameters(own_slurm, "default_queue_depth=1,sched_interval=600,bf_interval=600"):
+            await stage.slurm.update_job(job, JobRequest(hold=False))
+            await stage.wait_pods(1)
+            assert (await stage.slurm.job(job)).state_reason == "None"
+    finally:
+        own_slurm.exec("scancel", "--partition=work", "--state=pending")
+        own_slurm.exec("scontrol", "update", "nodename=c1", "state=resume")
+    await stage.wait_running(job)
 
 
 async def test_a_job_that_can_never_run_is_told_why(stage: ElasticStage) -> None:

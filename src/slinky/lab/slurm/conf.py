@@ -53,6 +53,7 @@ JobAcctGatherType=jobacct_gather/linux
 ReturnToService=2
 MaxNodeCount=20000
 MaxJobCount=50000
+MaxArraySize=20001
 MinJobAge=60
 SlurmctldTimeout=60
 SlurmdTimeout=60
