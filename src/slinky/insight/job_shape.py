@@ -152,14 +152,24 @@ def job_shape(job: Job) -> JobShape:
     )
 
 
-def find_obstacle(
-    job: Job, *, now: float, lead_seconds: float = 0.0, limited: Set[LimitedGroup] = frozenset()
-) -> str:
+def find_obstacle(job: Job, *, now: float, lead_seconds: float = 0.0, limited: Set[LimitedGroup] = frozenset()) -> str:
     """Why more workers do not start this job; empty if they do.
 
     Until its next scheduling cycle, slurmctld shows a reason of nodes also for a job with a dependency or a begin time,
     and none for a job that was just released. The latter counts unless it belongs to one of the `limited` groups.
     """
+    if obstacle := _own_obstacle(job, now + lead_seconds):
+        return obstacle
+    if job.state_reason == "BeginTime" and job.eligible_time.whole:
+        return ""
+    if job.state_reason in UNEVALUATED:
+        return "" if limited.isdisjoint(_groups(job)) else _LIMITED
+    reason = explain(job.state_reason, job.state_description)
+    return "" if reason.remedy is Remedy.WORKERS else str(reason)
+
+
+def _own_obstacle(job: Job, soon: float) -> str:
+    """What the job itself waits for, whatever reason slurmctld shows; empty if it waits for nothing."""
     if job.hold:
         return "The job is held."
     if job.resv_name:
@@ -168,16 +178,8 @@ def find_obstacle(
         return f"The job runs only on {job.required_nodes}."
     if UNFULFILLED in job.dependency:
         return str(REASONS["Dependency"])
-    # The begin time of other jobs is the time of their submission, on a clock that may be ahead of this one.
-    begin = job.eligible_time.whole
-    if begin > max(now + lead_seconds, job.submit_time.whole):
-        return str(REASONS["BeginTime"])
-    if job.state_reason == "BeginTime" and begin:
-        return ""
-    if job.state_reason in UNEVALUATED:
-        return "" if limited.isdisjoint(_groups(job)) else _LIMITED
-    reason = explain(job.state_reason, job.state_description)
-    return "" if reason.remedy is Remedy.WORKERS else str(reason)
+    # A job without a begin time is eligible when it is submitted, on a clock that may be ahead of this one.
+    return str(REASONS["BeginTime"]) if job.eligible_time.whole > max(soon, job.submit_time.whole) else ""
 
 
 def limited_groups(jobs: Iterable[Job]) -> frozenset[LimitedGroup]:
