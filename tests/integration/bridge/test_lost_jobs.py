@@ -121,7 +121,7 @@ async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(
 async def test_a_running_pod_whose_job_slurm_has_not_started_any_more_gets_a_new_one(
     two_nodes: BridgeStage, slurm: LabSlurm
 ) -> None:
-    """slurmctld forgets that the job has started: it would start the job again, perhaps on another node."""
+    """The daemon forgets that the job has started, and would start the job again, perhaps on another node."""
     state = SlurmctldState(slurm)
     await two_nodes.create_pod("a", annotations={names.OPTION + "begin": "2999-01-01T00:00:00Z"})
     old = await two_nodes.wait_job("a")

@@ -4,7 +4,7 @@
 import re
 
 from slinky.bridge import names
-from slinky.bridge.status.job_ends import ENDS, LOST
+from slinky.bridge.status.job_ends import ENDS, LOST, MOVED
 from slinky.bridge.status.reasons import Reason, ReasonRow, Subject
 from slinky.bridge.status.rejections import REJECTIONS
 from slinky.insight import pending_reasons
@@ -52,7 +52,7 @@ def _rejection_rows() -> list[str]:
 
 
 def _end_rows() -> list[str]:
-    ends = (*ENDS.items(), ("unknown to Slurm", LOST))
+    ends = (*ENDS.items(), ("unknown to Slurm", LOST), ("started on other nodes", MOVED))
     return [
         f"| {state} | `{end.reason}` | {'no' if end.deliberate else 'yes'} | {'yes' if end.final else 'no'} |"
         for state, end in ends
