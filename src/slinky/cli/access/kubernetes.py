@@ -92,7 +92,7 @@ async def find_rest_api(kube: KubeClient, options: ClusterOptions) -> RestApi:
     """The RestApi of the cluster that the flags name. Raises `CommandError` if there is none, or several."""
     namespace = options.namespace
     try:
-        found = await kube.list(REST_APIS, namespace=namespace)
+        apis = await kube.list(REST_APIS, namespace=namespace)
     except NotFound as error:
         raise CommandError("this Kubernetes has no Slurm cluster: the operator's kinds are not installed") from error
     except Forbidden:
@@ -100,14 +100,14 @@ async def find_rest_api(kube: KubeClient, options: ClusterOptions) -> RestApi:
             raise
         # A user of one namespace may not search the others.
         namespace = kube.namespace
-        found = await kube.list(REST_APIS, namespace=namespace)
-    if options.cluster and found:
-        named = [api for api in found if api.spec.controller_ref.name == options.cluster]
+        apis = await kube.list(REST_APIS, namespace=namespace)
+    if options.cluster and apis:
+        named = [api for api in apis if api.spec.controller_ref.name == options.cluster]
         if not named:
-            raise not_found("Slurm cluster", options.cluster, [api.spec.controller_ref.name for api in found])
-        found = named
-    clusters = sorted({str(api.controller_key) for api in found})
-    if not found:
+            raise not_found("Slurm cluster", options.cluster, [api.spec.controller_ref.name for api in apis])
+        apis = named
+    clusters = sorted({str(api.controller_key) for api in apis})
+    if not apis:
         from slinky.api.controller import CONTROLLERS
 
         controllers = await kube.list(CONTROLLERS, namespace=namespace)
@@ -121,7 +121,7 @@ async def find_rest_api(kube: KubeClient, options: ClusterOptions) -> RestApi:
         raise CommandError(
             f"there are several Slurm clusters: {listed(clusters)}; choose one with -n and -c", ExitStatus.USAGE
         )
-    return min(found, key=lambda api: (api.metadata.deleting, api.metadata.creation_timestamp, api.metadata.name))
+    return min(apis, key=lambda api: (api.metadata.deleting, api.metadata.creation_timestamp, api.metadata.name))
 
 
 async def _find_token(kube: KubeClient, rest_api: RestApi, options: ClusterOptions) -> str:

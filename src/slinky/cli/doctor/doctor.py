@@ -71,10 +71,10 @@ async def _read_installation(options: ClusterOptions) -> "Installation":
         return await read_installation(kube, options.namespace)
 
 
-def _check_installation(found: "Installation") -> tuple[HealthFinding, ...]:
+def _check_installation(installation: "Installation") -> tuple[HealthFinding, ...]:
     from slinky.cli.doctor.installation_checks import check_installation
 
-    return check_installation(found)
+    return check_installation(installation)
 
 
 def format_findings(findings: list[HealthFinding]) -> str:

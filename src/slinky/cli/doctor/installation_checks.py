@@ -24,9 +24,9 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 Check = Callable[[Installation], Iterator[HealthFinding]]
 
 
-def check_installation(found: Installation) -> tuple[HealthFinding, ...]:
+def check_installation(installation: Installation) -> tuple[HealthFinding, ...]:
     """Everything that is found, errors first."""
-    findings = [finding for check in CHECKS for finding in check(found)]
+    findings = [finding for check in CHECKS for finding in check(installation)]
     order = list(FindingSeverity)
     return tuple(sorted(findings, key=lambda finding: order.index(finding.severity)))
 
@@ -41,48 +41,49 @@ def minor_version(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _readable(found: Installation) -> Iterator[HealthFinding]:
-    for text in found.unreadable:
+def _readable(installation: Installation) -> Iterator[HealthFinding]:
+    for text in installation.unreadable:
         yield _finding(
             FindingSeverity.WARNING, "rights", f"Not readable: {text}.",
             "What depends on it was not checked; run the command with an account that has this right.",
         )  # fmt: skip
 
 
-def _installed(found: Installation) -> Iterator[HealthFinding]:
-    if not found.is_installed:
+def _installed(installation: Installation) -> Iterator[HealthFinding]:
+    version = plain(installation.version, 40)
+    if not installation.is_installed:
         yield _finding(
             FindingSeverity.NOTE, "installation",
-            f"Kubernetes {plain(found.version, 40)} has no Slurm cluster: the operator's kinds are not installed.",
+            f"Kubernetes {version} has no Slurm cluster: the operator's kinds are not installed.",
             "Install the charts slurm-operator-crds, slurm-operator and slurm (docs/start.md).",
         )  # fmt: skip
-    if found.missing_rights:
+    if installation.missing_rights:
         yield _finding(
             FindingSeverity.ERROR, "rights",
-            f"You may not create {listed(found.missing_rights, 20)}, which an installation needs.",
+            f"You may not create {listed(installation.missing_rights, 20)}, which an installation needs.",
             "Ask an administrator of the Kubernetes to install the charts, or for these rights.",
         )  # fmt: skip
 
 
-def _version(found: Installation) -> Iterator[HealthFinding]:
-    minor = minor_version(found.version)
+def _version(installation: Installation) -> Iterator[HealthFinding]:
+    minor = minor_version(installation.version)
     if minor is not None and minor < OPERATOR_MINOR:
         yield _finding(
             FindingSeverity.ERROR, "version",
-            f"Kubernetes is {plain(found.version, 40)}, and the charts need 1.{OPERATOR_MINOR} or newer.",
+            f"Kubernetes is {plain(installation.version, 40)}, and the charts need 1.{OPERATOR_MINOR} or newer.",
             "Upgrade Kubernetes.",
         )  # fmt: skip
     elif minor is not None and minor < BRIDGE_MINOR:
         yield _finding(
             FindingSeverity.WARNING, "version",
-            f"Kubernetes is {plain(found.version, 40)}, and the bridge needs 1.{BRIDGE_MINOR} or newer.",
+            f"Kubernetes is {plain(installation.version, 40)}, and the bridge needs 1.{BRIDGE_MINOR} or newer.",
             "Upgrade Kubernetes before you install slurm-bridge.",
         )  # fmt: skip
 
 
-def _kubelets(found: Installation) -> Iterator[HealthFinding]:
-    not_ready = sorted(node.metadata.name for node in found.nodes if not _is_true(node.status.conditions, READY))
-    if found.nodes and len(not_ready) == len(found.nodes):
+def _kubelets(installation: Installation) -> Iterator[HealthFinding]:
+    not_ready = sorted(node.metadata.name for node in installation.nodes if not _is_true(node.status.conditions, READY))
+    if installation.nodes and len(not_ready) == len(installation.nodes):
         yield _finding(
             FindingSeverity.ERROR, "nodes", "No Kubernetes node is ready.", "See `kubectl describe nodes`."
         )  # fmt: skip
@@ -92,10 +93,10 @@ def _kubelets(found: Installation) -> Iterator[HealthFinding]:
             f"{counted(len(not_ready), 'Kubernetes node')} not ready: {listed(not_ready)}.",
             f"See `kubectl describe node {plain(not_ready[0], 80)}`.",
         )  # fmt: skip
-    server = minor_version(found.version)
+    server = minor_version(installation.version)
     if server is None:
         return
-    minors = {node.metadata.name: minor_version(node.status.node_info.kubelet_version) for node in found.nodes}
+    minors = {node.metadata.name: minor_version(node.status.node_info.kubelet_version) for node in installation.nodes}
     skewed = sorted(
         name for name, minor in minors.items() if minor is not None and not server - KUBELET_SKEW <= minor <= server
     )
@@ -107,8 +108,8 @@ def _kubelets(found: Installation) -> Iterator[HealthFinding]:
         )  # fmt: skip
 
 
-def _definitions(found: Installation) -> Iterator[HealthFinding]:
-    for skew in found.skew or ():
+def _definitions(installation: Installation) -> Iterator[HealthFinding]:
+    for skew in installation.skew or ():
         for sentence in skew.sentences():
             text, _, step = sentence.partition("; ")
             yield _finding(
@@ -116,31 +117,36 @@ def _definitions(found: Installation) -> Iterator[HealthFinding]:
             )  # fmt: skip
 
 
-def _processes(found: Installation) -> Iterator[HealthFinding]:
-    for process in found.processes:
+def _processes(installation: Installation) -> Iterator[HealthFinding]:
+    for process in installation.processes:
         if process.spec.replicas and not process.status.available_replicas:
             key = process.metadata.key
             yield _finding(
                 FindingSeverity.ERROR, "processes", f"No pod of the Deployment {key} is available.",
                 f"See `kubectl -n {key.namespace} describe deployment {key.name}` and the log of its pods.",
             )  # fmt: skip
-    names = {process.metadata.labels.get("app.kubernetes.io/name", "") for process in found.processes}
-    if found.objects and found.is_installed and "slurm-operator" not in names and not _hides(found, "deployments"):
+    names = {process.metadata.labels.get("app.kubernetes.io/name", "") for process in installation.processes}
+    if (
+        installation.objects
+        and installation.is_installed
+        and "slurm-operator" not in names
+        and not _hides(installation, "deployments")
+    ):
         yield _finding(
             FindingSeverity.ERROR, "processes",
             "There are Slurm clusters, but no Deployment of the operator.", "Install the chart slurm-operator.",
         )  # fmt: skip
 
 
-def _webhooks(found: Installation) -> Iterator[HealthFinding]:
-    if _hides(found, "endpointslices"):
+def _webhooks(installation: Installation) -> Iterator[HealthFinding]:
+    if _hides(installation, "endpointslices"):
         return
     silent: dict[Key, list[str]] = {}
-    for hook in found.webhooks:
+    for hook in installation.webhooks:
         service = hook.client_config.service
         if hook.failure_policy == "Fail" and service is not None:
             key = Key(service.namespace, service.name)
-            if key not in found.ready_services:
+            if key not in installation.ready_services:
                 silent.setdefault(key, []).append(hook.name)
     for key, hooks in sorted(silent.items()):
         yield _finding(
@@ -151,8 +157,8 @@ def _webhooks(found: Installation) -> Iterator[HealthFinding]:
         )  # fmt: skip
 
 
-def _objects(found: Installation) -> Iterator[HealthFinding]:
-    for kind, item in found.objects:
+def _objects(installation: Installation) -> Iterator[HealthFinding]:
+    for kind, item in installation.objects:
         conditions = {condition.type: condition for condition in item.status.conditions}
         degraded, ready = conditions.get(DEGRADED), conditions.get(READY)
         if degraded is not None and degraded.status == "True":
@@ -171,18 +177,18 @@ def _object_finding(severity: FindingSeverity, text: str, condition: Condition, 
     return _finding(severity, "objects", f"The {text}: {why}.", fix)
 
 
-def _storage(found: Installation) -> Iterator[HealthFinding]:
-    if not _hides(found, "storageclasses") and not any(
-        item.metadata.annotations.get(DEFAULT_CLASS) == "true" for item in found.storage_classes
+def _storage(installation: Installation) -> Iterator[HealthFinding]:
+    if not _hides(installation, "storageclasses") and not any(
+        item.metadata.annotations.get(DEFAULT_CLASS) == "true" for item in installation.storage_classes
     ):
-        names = listed(sorted(item.metadata.name for item in found.storage_classes)) or "none"
-        if not found.is_installed:
+        names = listed(sorted(item.metadata.name for item in installation.storage_classes)) or "none"
+        if not installation.is_installed:
             yield _finding(
                 FindingSeverity.WARNING, "storage",
                 f"No StorageClass is the default one (there are: {names}); slurmctld needs a volume for its state.",
                 "Set controller.persistence.storageClassName or existingClaim of the chart slurm.",
             )  # fmt: skip
-    for claim in found.claims:
+    for claim in installation.claims:
         if claim.status.phase == "Pending":
             key, wanted = claim.metadata.key, claim.spec.storage_class_name
             of_class = f" of the StorageClass {plain(wanted, 80)}" if wanted else ""
@@ -194,8 +200,8 @@ def _storage(found: Installation) -> Iterator[HealthFinding]:
             )  # fmt: skip
 
 
-def _budgets(found: Installation) -> Iterator[HealthFinding]:
-    for budget in found.budgets:
+def _budgets(installation: Installation) -> Iterator[HealthFinding]:
+    for budget in installation.budgets:
         status, key = budget.status, budget.metadata.key
         is_ours = any(owner.api_version == API_VERSION for owner in budget.metadata.owner_references)
         blocks = status.expected_pods and not status.disruptions_allowed
@@ -208,9 +214,9 @@ def _budgets(found: Installation) -> Iterator[HealthFinding]:
             )  # fmt: skip
 
 
-def _network(found: Installation) -> Iterator[HealthFinding]:
-    for namespace in sorted({policy.metadata.namespace for policy in found.policies}):
-        policies = [policy for policy in found.policies if policy.metadata.namespace == namespace]
+def _network(installation: Installation) -> Iterator[HealthFinding]:
+    for namespace in sorted({policy.metadata.namespace for policy in installation.policies}):
+        policies = [policy for policy in installation.policies if policy.metadata.namespace == namespace]
         isolating = [policy.metadata.name for policy in policies if _isolates_all(policy)]
         if isolating and not any(_opens_slurm_port(policy) for policy in policies):
             yield _finding(
@@ -221,13 +227,13 @@ def _network(found: Installation) -> Iterator[HealthFinding]:
             )  # fmt: skip
 
 
-def _external_metrics(found: Installation) -> Iterator[HealthFinding]:
-    registered = found.external_metrics
+def _external_metrics(installation: Installation) -> Iterator[HealthFinding]:
+    registered = installation.external_metrics
     if registered is not None:
         owner = registered.spec.service
         is_ours = owner is not None and any(
             (process.metadata.namespace, process.metadata.name) == (owner.namespace, owner.name)
-            for process in found.processes
+            for process in installation.processes
         )
         available = next((c for c in registered.status.conditions if c.type == "Available"), None)
         where = f"{plain(owner.namespace, 80)}/{plain(owner.name, 80)}" if owner else "the API server"
@@ -242,7 +248,7 @@ def _external_metrics(found: Installation) -> Iterator[HealthFinding]:
                 FindingSeverity.NOTE, "external metrics", f"External metrics are served by {where}.",
                 "Leave webhook.externalMetrics.enabled of the chart slurm-operator off; use Prometheus instead.",
             )  # fmt: skip
-    if found.has_front_proxy is False:
+    if installation.has_front_proxy is False:
         yield _finding(
             FindingSeverity.NOTE, "external metrics",
             "The API server has no front proxy, so that aggregated APIs cannot tell who sends a request.",
@@ -265,9 +271,9 @@ def _is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     return any(condition.type == kind and condition.status == "True" for condition in conditions)
 
 
-def _hides(found: Installation, plural: str) -> bool:
+def _hides(installation: Installation, plural: str) -> bool:
     """Whether a list could not be read, so that its emptiness says nothing."""
-    return any(text.startswith(plural) for text in found.unreadable)
+    return any(text.startswith(plural) for text in installation.unreadable)
 
 
 CHECKS: tuple[Check, ...] = (
