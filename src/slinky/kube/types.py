@@ -58,7 +58,8 @@ class ObjectMeta(View, frozen=True):
     annotations: dict[str, str] = {}
     owner_references: tuple[Owner, ...] = ()
     finalizers: tuple[str, ...] = ()
-    creation_timestamp: str = ""
+    # Null in requests for the admission of new objects, in Kubernetes 1.33 and older.
+    created: str | None = msgspec.field(default=None, name="creationTimestamp")
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
 
@@ -66,6 +67,11 @@ class ObjectMeta(View, frozen=True):
     def key(self) -> Key:
         """Namespace and name."""
         return Key(self.namespace, self.name)
+
+    @property
+    def creation_timestamp(self) -> str:
+        """When the object was created; empty for an object that the server does not have yet."""
+        return self.created or ""
 
     @property
     def deleting(self) -> bool:

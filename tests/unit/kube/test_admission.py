@@ -64,6 +64,16 @@ async def test_objects_are_decoded_as_the_view_that_the_handler_names() -> None:
     assert answer["response"]["status"]["message"] == "{'x': '2'} after {'x': '1'}"
 
 
+async def test_a_new_object_may_have_a_null_as_the_time_of_its_creation() -> None:
+    """Kubernetes 1.33 and older write it."""
+
+    async def allow(request: AdmissionRequest) -> AdmissionResponse:
+        return deny(f"created at {request.new(ConfigMap).metadata.creation_timestamp!r}")
+
+    _, answer = await ask(allow, review(object={"metadata": {"name": "a", "creationTimestamp": None}}))
+    assert answer["response"]["status"]["message"] == "created at ''"
+
+
 async def never(_: AdmissionRequest) -> AdmissionResponse:
     await asyncio.Event().wait()
     return AdmissionResponse()

@@ -81,7 +81,7 @@ def pod(
             uid=f"uid-{name}",
             labels={**own, **(labels or {})},
             annotations=own_annotations,
-            creation_timestamp=ago(age),
+            created=ago(age),
             deletion_timestamp=ago(1) if deleting else None,
         ),
         spec=PodSpec(node_name="" if unscheduled else node, hostname=name),

@@ -12,7 +12,7 @@ from slinky.kube import Node
 
 def made(name: str, when: str) -> Node:
     subject = node(name)
-    metadata = msgspec.structs.replace(subject.metadata, creation_timestamp=when)
+    metadata = msgspec.structs.replace(subject.metadata, created=when)
     return msgspec.structs.replace(subject, metadata=metadata)
 
 
