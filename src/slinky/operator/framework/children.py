@@ -49,6 +49,8 @@ CHILD_SELECTOR = ",".join(
 
 #: Fields that the API server has set for another update strategy, and that it rejects with the wanted one.
 DEFAULTED_FIELDS = {"spec.updateStrategy.rollingUpdate"}
+#: What Kubernetes 1.37 and newer say of each immutable field; older versions name only the spec.
+IMMUTABLE = "field is immutable"
 
 #: The kind of the Prometheus operator, which not every API server serves.
 SERVICE_MONITORS = Resource("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors", Object)
@@ -190,7 +192,7 @@ class Children:
         try:
             applied = await self._client.apply(resource.viewed_as(Child), desired, manager=FIELD_MANAGER)
         except Invalid as error:
-            if resource is STATEFUL_SETS and live is not None and _changes_immutable_fields(error):
+            if resource is STATEFUL_SETS and live is not None and changes_immutable_fields(error):
                 await self._client.delete(resource, key, uid=live.metadata.uid, propagation="Orphan")
                 raise Later(f"StatefulSet {key} is recreated; its pods keep running", after=1) from None
             raise
@@ -210,14 +212,14 @@ def _version(live: Child) -> str:
     return str(live.metadata.generation) if live.metadata.generation else fingerprint({"d": live.data, "s": live.spec})
 
 
-def _changes_immutable_fields(error: Invalid) -> bool:
+def changes_immutable_fields(error: Invalid) -> bool:
     """Return whether the only errors are that fields of a StatefulSet are immutable, or left by another writer.
 
     Then the StatefulSet can be recreated around its pods and claims. With any other error the new one would be rejected
     too.
     """
-    fields = {cause.field for cause in error.causes}
-    return bool(fields) and fields - DEFAULTED_FIELDS <= {"spec"}
+    causes = [cause for cause in error.causes if cause.field not in DEFAULTED_FIELDS]
+    return bool(error.causes) and all(cause.field == "spec" or IMMUTABLE in cause.message for cause in causes)
 
 
 def _is_foreign(live: Child, desired: Mapping[str, Any]) -> bool:
