@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from tests.integration.bridge.bridge_stage import BridgeStage, create_namespace
+from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.state.devices import allocated_devices
@@ -170,3 +171,26 @@ def grouped_cpus(driver: str, cores: int) -> list[dict[str, Any]]:
         }
         for number in range(2)
     ]
+
+
+@contextlib.asynccontextmanager
+async def running_gpu_stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[DeviceStage]:
+    """A running bridge, one node with four GPUs of one class, published in two parts."""
+    async with device_stage(kube, ctld) as stage:
+        await stage.create_device_class(stage.gpu)
+        bridge = await stage.start()
+        name = f"{stage.name}-1"
+        await stage.publish(name, stage.gpu, gpus(2), parts=2)
+        slices = bridge.cluster.devices.slices
+        await eventually(lambda: bool(slices.by("node", name)), "the slice in the cache of the bridge")
+        await stage.add_node(host=False)
+        await stage.wait_event(name, "DevicesUnclear")
+        await stage.publish(name, stage.gpu, gpus(2, first=2), parts=2, part=1)
+        await eventually(lambda: registered(stage, name, f"gpu:{stage.gpu}:4"), "four GPUs in Slurm")
+        yield stage
+
+
+async def registered(stage: DeviceStage, host: str, gres: str) -> bool:
+    """Whether the bridge has registered a host with these devices."""
+    found = await stage.slurm.node(host)
+    return found.gres == gres and found.comment.startswith("slurm-bridge ")

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 from tests.integration.bridge.bridge_stage import SHARED, BridgeStage
-from tests.integration.bridge.device_stage import DeviceStage, device_stage, exactly, gpus, grouped_cpus, single_cpus
+from tests.integration.bridge.device_stage import (
+    DeviceStage,
+    device_stage,
+    exactly,
+    gpus,
+    grouped_cpus,
+    registered,
+    running_gpu_stage,
+    single_cpus,
+)
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
@@ -23,24 +32,8 @@ CPU_PROFILE = {"device_profiles": lambda stage: (DeviceProfile(driver=stage.cpu,
 
 @pytest.fixture
 async def gpu_stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[DeviceStage]:
-    """A running bridge, one node with four GPUs of one class, published in two parts."""
-    async with device_stage(kube, ctld) as stage:
-        await stage.create_device_class(stage.gpu)
-        bridge = await stage.start()
-        name = f"{stage.name}-1"
-        await stage.publish(name, stage.gpu, gpus(2), parts=2)
-        slices = bridge.cluster.devices.slices
-        await eventually(lambda: bool(slices.by("node", name)), "the slice in the cache of the bridge")
-        await stage.add_node(host=False)
-        await stage.wait_event(name, "DevicesUnclear")
-        await stage.publish(name, stage.gpu, gpus(2, first=2), parts=2, part=1)
-        await eventually(lambda: _registered(stage, name, f"gpu:{stage.gpu}:4"), "four GPUs in Slurm")
+    async with running_gpu_stage(kube, ctld) as stage:
         yield stage
-
-
-async def _registered(stage: DeviceStage, host: str, gres: str) -> bool:
-    registered = await stage.slurm.node(host)
-    return registered.gres == gres and registered.comment.startswith("slurm-bridge ")
 
 
 async def _granted(stage: DeviceStage, pod: str) -> Any:
@@ -317,7 +310,7 @@ async def test_a_node_whose_devices_change_is_registered_again(gpu_stage: Device
     await eventually(lambda: _draining(gpu_stage, node), "the drain")
     assert (await gpu_stage.slurm.node(node)).comment == before
     await gpu_stage.report_phase("p", "Succeeded", 0)
-    await eventually(lambda: _registered(gpu_stage, node, f"gpu:{gpu_stage.gpu}:3"), "three GPUs in Slurm")
+    await eventually(lambda: registered(gpu_stage, node, f"gpu:{gpu_stage.gpu}:3"), "three GPUs in Slurm")
 
 
 async def _draining(stage: DeviceStage, host: str) -> bool:

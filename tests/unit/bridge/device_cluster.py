@@ -37,7 +37,8 @@ class MemoryServer:
     async def patch(self, resource: Any, key: Key, body: Mapping[str, Any], **_: Any) -> Any:
         await self._wait(key)
         if resource is OUR_PODS:
-            return msgspec.convert({"metadata": {"name": key.name, "namespace": key.namespace}}, WorkloadPod)
+            meta = {"name": key.name, "namespace": key.namespace}
+            return msgspec.convert({"metadata": meta, "status": body.get("status", {})}, WorkloadPod)
         raw = msgspec.to_builtins(self.claims[key])
         if "status" in body:
             raw["status"] = {**raw.get("status", {}), **body["status"]}

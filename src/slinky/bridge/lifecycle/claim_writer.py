@@ -40,6 +40,10 @@ from slinky.slurm import JobRecord, Mirror
 CLAIM_RETRY_SECONDS = 0.5
 #: The finalizer that keeps a claim while a pod uses it; Kubernetes removes it when the claim is free again.
 PROTECTION = "resource.kubernetes.io/delete-protection"
+NO_EXTENDED_RESOURCES = (
+    "the API server does not keep the devices of extended resources: before Kubernetes 1.36 it needs the feature gate "
+    "DRAExtendedResource; a resource claim works without it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,9 @@ class ClaimWriter:
         body = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}}
         patched = await self._client.patch(OUR_PODS, pod.key, body, subresource="status", kind=STRATEGIC)
         self._cluster.pods.record_write(patched)
+        if patched.status.extended_resource_claim_status is None:
+            # Without this field, the kubelet would start the containers without the devices.
+            raise UnsuitableNodes(NO_EXTENDED_RESOURCES)
 
     # --- release
 
