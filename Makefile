@@ -90,7 +90,18 @@ readme-test: setup ## Follow the README in a fresh clone with an empty home fold
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/readme
 
-.PHONY: compat-host compat-arm64
+.PHONY: compat compat-host compat-arm64
+COMPAT ?= 1.33 1.35 1.37
+compat: setup ## Integration tests on API servers of other Kubernetes versions; COMPAT=1.35 chooses; writes the table of docs/versions.md (half an hour)
+	$(BIN)/slinky lab prepare $(COMPAT:%=--api-server %)
+	$(BIN)/python -m tests.compat.api_servers $(COMPAT)
+
+.PHONY: e2e-cert-manager
+e2e-cert-manager: setup ## The certificates of both webhooks from the real cert-manager, which is built on demand
+	$(BIN)/slinky lab prepare
+	$(BIN)/python -m tests.support.cert_manager
+	$(BIN)/pytest $(DURATIONS) tests/compat/test_cert_manager.py
+
 compat-host: setup ## The lab on a machine with systemd and cgroup version 2 only, in QEMU (without KVM half an hour)
 	$(BIN)/slinky lab prepare --vms
 	$(BIN)/pytest -s $(DURATIONS) tests/compat/test_host.py

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from hypothesis import settings
+from tests.support.kubernetes_minor import MINOR
 from tests.support.labs import SessionLabs
 from tests.support.task_stacks import task_stacks
 
@@ -66,14 +67,14 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, py
 @pytest.fixture(scope="session")
 def plane() -> Iterator[BarePlane]:
     """Etcd and kube-apiserver; a test that breaks its control plane uses `own_plane`."""
-    with BarePlane.running() as plane:
+    with BarePlane.running(MINOR) as plane:
         yield plane
 
 
 @pytest.fixture
 def own_plane() -> Iterator[BarePlane]:
     """A control plane that the test may break."""
-    with BarePlane.running() as plane:
+    with BarePlane.running(MINOR) as plane:
         yield plane
 
 

@@ -34,6 +34,10 @@ def prepare(
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
     vms: Annotated[bool, typer.Option(help="Also prepare what nodes in virtual machines need.")] = False,
     earlier: Annotated[bool, typer.Option(help="Also prepare images of an earlier Slurm, for upgrade tests.")] = False,
+    api_server: Annotated[
+        list[str] | None,
+        typer.Option(help="Also build the API server of another Kubernetes minor version, for `make compat`."),
+    ] = None,
     prune: Annotated[bool, typer.Option(help="Also remove outdated artifacts from the cache.")] = False,
     export_file: Annotated[
         Path | None, typer.Option("--export", help="Write the artifacts to this file (.tar, .tar.gz or .tar.zst).")
@@ -50,18 +54,19 @@ def prepare(
     """Build and download everything that a lab needs; later runs only verify it."""
     with explained(LabError):
         inventory, progress = ArtifactInventory.of(kube), Progress()
+        servers = api_server or ()
         if import_file:
             tools.require_root("importing artifacts")
-            known = inventory.selected(vms=True, earlier=True).values()
+            known = inventory.every_artifact().values()
             new = archive.import_artifacts(inventory.store, known, import_file, progress)
             progress.note(f"{len(new)} parts are new")
-        gigabytes = inventory.gigabytes_to_build(vms=vms, earlier=earlier)
+        gigabytes = inventory.gigabytes_to_build(vms=vms, earlier=earlier, api_servers=servers)
         preflight.refuse(preflight.judge(preflight.gather(gigabytes, int(vms))))
-        inventory.prepare(progress, vms=vms, earlier=earlier)
-        selected = inventory.selected(vms=vms, earlier=earlier)
+        inventory.prepare(progress, vms=vms, earlier=earlier, api_servers=servers)
+        selected = inventory.selected(vms=vms, earlier=earlier, api_servers=servers)
         if export_file:
             archive.export_artifacts(inventory.store, selected.values(), export_file, progress)
-        removed = inventory.store.prune(inventory.selected(vms=True, earlier=True).values()) if prune else []
+        removed = inventory.store.prune(inventory.every_artifact().values()) if prune else []
         facts = {name: inventory.store.facts(artifact) for name, artifact in selected.items()}
         if output is Format.JSON:
             print_json({"cache": str(inventory.store.folder), "artifacts": facts, "removed": [str(p) for p in removed]})

@@ -22,13 +22,12 @@ from slinky.lab import lab_state, paths, preflight
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes import addons, control_plane, pki
 from slinky.lab.kubernetes.api import Api
-from slinky.lab.kubernetes.control_plane import FEATURES
 from slinky.lab.lab import Lab
 from slinky.lab.lab_state import CgroupDriver, LabState, locked
 from slinky.lab.machine import cgroups, inotify, network, virtual_machine
 from slinky.lab.machine.janitor import CLAIM, SETTLED, clear
 from slinky.lab.machine.machine import until
-from slinky.lab.prepare import tools
+from slinky.lab.prepare import golang, tools
 from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
@@ -55,8 +54,7 @@ class LabOptions:
     def check(self) -> None:
         """Reject invalid options before anything is changed."""
         paths.checked_name(self.name)
-        if self.minor not in FEATURES:
-            raise LabError(f"Kubernetes {self.minor} is not known here", f"choose one of: {', '.join(FEATURES)}")
+        golang.release(self.minor)
         if self.slurm not in ("none", "beside"):
             raise LabError(f"--slurm {self.slurm} is not known", "choose none or beside")
         if self.vm_cgroup_driver not in get_args(CgroupDriver):

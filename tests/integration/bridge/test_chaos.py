@@ -22,6 +22,7 @@ from tests.integration.bridge.chaos import NODE_SIZE, InvariantChecker, KubeletS
 from tests.integration.bridge.chaos_faults import Fault, Faults
 from tests.integration.bridge.chaos_processes import BridgeReplicas
 from tests.integration.bridge.device_stage import DeviceStage, device_stage, exactly, gpus, same_limits, single_cpus
+from tests.support.kubernetes_minor import MINOR
 from tests.support.slurmrestd_proxy import SlurmrestdProxy
 from tests.support.waiting import eventually
 
@@ -191,7 +192,7 @@ class RandomSteps:
 @pytest.fixture(scope="module")
 def chaos_plane() -> Iterator[BarePlane]:
     """A control plane that the tests may restart."""
-    with BarePlane.running() as plane:
+    with BarePlane.running(MINOR) as plane:
         yield plane
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in gang API in each version: v1alpha2 as this Kubernetes serves it, v1beta1 as the next one does.
+"""The built-in gang API in each version: as the API server serves it, and v1beta1 on each.
 
-Custom resources with the fields of the next release's types serve v1beta1. They are in another API group, because a
-server refuses custom resources in a group of its own.
+Custom resources with the fields of Kubernetes 1.37 serve v1beta1 where the API server does not. They are in another
+API group, because a server refuses custom resources in a group of its own. `make compat` uses the server of 1.37.
 """
 
 from collections.abc import AsyncIterator
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
+from tests.integration.bridge.native_version import NATIVE_VERSION, WORKLOAD_REFERENCE
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
@@ -95,11 +96,11 @@ async def run_gang(stage: BridgeStage, version: str, source: dict[str, Any], tem
 
 async def test_a_group_of_this_release(stage: BridgeStage) -> None:
     assert stage.bridge is not None
-    assert stage.bridge.cluster.group_kinds["NativeGroup"].version == "v1alpha2"
+    assert stage.bridge.cluster.group_kinds["NativeGroup"].version == NATIVE_VERSION
     await stage.add_node(2)
-    template = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}}
-    source = {"podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}}
-    await run_gang(stage, "v1alpha2", source, [template])
+    await run_gang(
+        stage, NATIVE_VERSION, WORKLOAD_REFERENCE, [{"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}}]
+    )
 
 
 @pytest.fixture

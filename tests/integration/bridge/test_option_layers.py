@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.integration.bridge.bridge_stage import GANG, BridgeStage, bridge_stage
+from tests.integration.bridge.native_version import NATIVE_VERSION, WORKLOAD_REFERENCE
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
@@ -56,7 +57,7 @@ class Tree:
 
     def __init__(self, stage: BridgeStage) -> None:
         self.stage, self.client = stage, stage.client
-        found = native_groups(["v1alpha2"])
+        found = native_groups([NATIVE_VERSION])
         assert found is not None
         self.groups = found
 
@@ -136,7 +137,7 @@ async def test_gang_on_a_jobset_makes_one_job_of_all_native_groups(stage: Bridge
 
 
 async def test_a_changed_option_of_a_workload_reaches_the_pending_job(stage: BridgeStage) -> None:
-    tree, workloads = Tree(stage), native_workloads("v1alpha2")
+    tree, workloads = Tree(stage), native_workloads(NATIVE_VERSION)
     template = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 1}}}
     manifest = workloads.manifest(
         tree.key("w"), metadata={"annotations": options(**HELD)}, spec={"podGroupTemplates": [template]}
@@ -144,7 +145,7 @@ async def test_a_changed_option_of_a_workload_reaches_the_pending_job(stage: Bri
     await stage.client.create(workloads, manifest)
     spec = {
         "schedulingPolicy": {"gang": {"minCount": 1}},
-        "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
+        **WORKLOAD_REFERENCE,
     }
     await stage.client.create(tree.groups, tree.groups.manifest(tree.key("g"), spec=spec))
     await stage.create_pod("a", schedulingGroup={"podGroupName": "g"})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage, create_namespace
+from tests.support.kubernetes_minor import MINOR
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
@@ -61,7 +62,7 @@ async def test_an_expired_token_stops_the_bridge_only_until_it_is_replaced(
 @pytest.fixture(scope="module")
 def other_plane() -> Iterator[BarePlane]:
     """Another cluster, which tests may break."""
-    with BarePlane.running() as plane:
+    with BarePlane.running(MINOR) as plane:
         yield plane
 
 

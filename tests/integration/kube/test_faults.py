@@ -13,6 +13,7 @@ import pytest
 from tests.integration.kube.apiserver_proxy import ApiServerProxy
 from tests.integration.kube.objects import config_map, pod
 from tests.integration.kube.test_watch import following
+from tests.support.kubernetes_minor import MINOR
 from tests.support.waiting import eventually
 
 from slinky.kube import (
@@ -274,7 +275,7 @@ async def test_cancelled_requests_leave_no_dirty_connection(client: KubeClient, 
 
 
 async def test_a_server_without_streaming_lists_can_be_watched() -> None:
-    with BarePlane.running(flags=["--feature-gates=WatchList=false"]) as old:
+    with BarePlane.running(MINOR, flags=["--feature-gates=WatchList=false"]) as old:
         async with connect(old.kubeconfig) as ours:
             await ours.create(CONFIG_MAPS, config_map("default", "a"))
             listed = WATCH_STARTS.labels(CONFIG_MAPS.name, "list")._value.get()

@@ -47,7 +47,7 @@ def test_every_command_explains_itself(path: tuple[str, ...]) -> None:
     ("argv", "code", "said"),
     [
         (["lab", "up", "--bogus"], 2, "No such option"),
-        (["lab", "up", "--kube", "1.2"], 1, "Kubernetes 1.2 is not known here"),
+        (["lab", "up", "--kube", "1.2"], 1, "Kubernetes 1.2 is not supported by the lab"),
         (["lab", "up", "--name", "UPPER"], 1, "lab name 'UPPER' is not usable"),
         (["lab", "prepare", "--kube", "9"], 1, "choose one of: 1.36"),
         (["lab", "status"], 1, "there is no lab named lab"),

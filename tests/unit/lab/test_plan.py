@@ -43,7 +43,7 @@ def test_every_address_of_a_lab_is_inside_its_ranges() -> None:
     [
         (LabOptions(name="Bad Name"), "lab name 'Bad Name' is not usable"),
         (LabOptions(name="x" * 21), "is not usable"),
-        (LabOptions(minor="1.20"), "Kubernetes 1.20 is not known here"),
+        (LabOptions(minor="1.20"), "Kubernetes 1.20 is not supported by the lab"),
         (LabOptions(slurm="inside"), "--slurm inside is not known"),
         (LabOptions(nodes=-1), "--nodes is -1, which is not between 0 and 100"),
         (LabOptions(slurm_nodes=65, slurm="beside"), "--slurm-nodes is 65"),

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from slinky.lab.errors import LabError
@@ -32,7 +33,12 @@ class BarePlane:
     """One API server with its etcd; use it as a context manager."""
 
     def __init__(
-        self, folder: Path, inventory: ArtifactInventory, port: int | None = None, flags: Sequence[str] = ()
+        self,
+        folder: Path,
+        inventory: ArtifactInventory,
+        minor: str,
+        port: int | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
         store, artifacts = inventory.store, inventory.artifacts
         self.folder = folder
@@ -49,6 +55,8 @@ class BarePlane:
             etcd_port=free_port(),
             minor=inventory.release.minor,
         )
+        #: The same control plane with the API server of another version; its other programs are those of the lab.
+        self._server = replace(self.plane, binaries=store.require(inventory.api_server(minor)) / "bin", minor=minor)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @classmethod
@@ -56,7 +64,7 @@ class BarePlane:
     def running(cls, minor: str = "1.36", port: int | None = None, flags: Sequence[str] = ()) -> Iterator["BarePlane"]:
         """A control plane for the duration of the block, on a free port by default."""
         with scratch_folder("slinky-plane-") as folder:
-            plane = cls(folder, ArtifactInventory.of(minor), port, flags)
+            plane = cls(folder, ArtifactInventory.of(), minor, port, flags)
             try:
                 plane.renew_certificates()
                 plane.start_etcd()
@@ -77,7 +85,7 @@ class BarePlane:
 
     @property
     def kubectl(self) -> Path:
-        """The kubectl of the same version."""
+        """The kubectl of the lab."""
         return self.plane.binaries / "kubectl"
 
     @property
@@ -95,7 +103,7 @@ class BarePlane:
         pki.private(tokens, f'{self.token},admin,admin,"system:masters"\n'.encode())
         # No controller creates service accounts here, and pods that do not run need none.
         extra = [f"--token-auth-file={tokens}", "--disable-admission-plugins=ServiceAccount", *self._flags]
-        self._start("kube-apiserver", [*control_plane.apiserver(self.plane, nodes=False), *extra])
+        self._start("kube-apiserver", [*control_plane.apiserver(self._server, nodes=False), *extra])
         api = Api(self.kubeconfig)
 
         def ready() -> bool:

