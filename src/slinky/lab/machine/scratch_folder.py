@@ -22,8 +22,11 @@ def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     remove_abandoned(prefix, parent)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
-        with (folder / OWNER).open("w") as owner:
+        new = folder / f"{OWNER}.new"
+        with new.open("w") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX)
+            # The name that others look for appears with the lock, so that no other process removes the folder.
+            new.rename(folder / OWNER)
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
