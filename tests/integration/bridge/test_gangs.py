@@ -162,19 +162,18 @@ async def test_a_gang_keeps_its_job_when_its_batch_job_is_deleted_before_its_bin
     job = await stage.run_gang_of_two()
     assert stage.bridge is not None
     stock, gang = stage.bridge.cluster, Workload(stage.namespace, "Job", "j")
-    seen, stock.pods = (
-        stock.pods,
-        Cache(OUR_PODS, indexes={"group": grouping.group_keys_of, "job": by_label(names.JOB_LABEL)}),
-    )
+    unlabelled = Cache(OUR_PODS, indexes={"group": grouping.group_keys_of, "job": by_label(names.JOB_LABEL)})
     for name in ("a", "b"):
         pod = await stage.get_pod(name)
         labels = {key: value for key, value in pod.metadata.labels.items() if key != names.JOB_LABEL}
-        stock.pods.put(replace(pod, metadata=replace(pod.metadata, labels=labels)))
+        unlabelled.put(replace(pod, metadata=replace(pod.metadata, labels=labels)))
+    # The bridge runs meanwhile, so it must never see an empty cache.
+    labelled, stock.pods = stock.pods, unlabelled
     watched, stock.groups["Job"] = stock.groups["Job"], Cache(BATCH_JOBS)
     assert stock.pods_of(gang) == []
     await stage.bridge.workload_reconciler.reconcile(gang)
     assert (await stage.slurm.job(job.job_id)).state.running
-    stock.pods, stock.groups["Job"] = seen, watched
+    stock.pods, stock.groups["Job"] = labelled, watched
 
 
 async def test_a_pod_waits_until_the_watch_has_its_owner(stage: BridgeStage) -> None:

@@ -71,11 +71,15 @@ async def test_a_large_array_is_one_demand(stage: ElasticStage, own_slurm: LabSl
     array = own_slurm.exec("sbatch", *options, "--wrap=sleep 600", user="alice").strip()
     try:
         await stage.wait_pods(3)
-        status = (await stage.node_set()).status.autoscaling
-        assert status is not None
-        latest = status.decisions[0]
-        assert (latest.before, latest.after, latest.reason) == (0, 3, "PendingJobs")
-        assert latest.message == f"pending jobs need 3 more workers, first of all job {array}"
+
+        async def is_reported() -> bool:
+            status = (await stage.node_set()).status.autoscaling
+            assert status is not None
+            latest = status.decisions[0]
+            assert (latest.before, latest.after, latest.reason) == (0, 3, "PendingJobs")
+            return latest.message == f"pending jobs need 3 more workers, first of all job {array}"
+
+        await eventually(is_reported, "the decision in the status")
     finally:
         own_slurm.exec("scancel", array)
     await stage.wait_pods(0)
