@@ -14,7 +14,7 @@ from tests.chart.helm import Helm, Objects
 from tests.integration.api.conftest import Kubectl
 
 NAME, INSTANCE, CLUSTER = "app.kubernetes.io/name", "app.kubernetes.io/instance", "slinky.slurm.net/cluster"
-#: The API server writes this label to every namespace; nobody can write another value.
+#: The API server writes this label to every namespace; no other value can be written.
 SPACE = "kubernetes.io/metadata.name"
 
 

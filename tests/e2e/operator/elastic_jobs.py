@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs for a NodeSet of at most two workers that come with the jobs, whoever sets the number of workers."""
+"""Jobs for a NodeSet of at most two workers that come with the jobs, whichever autoscaler sets their number."""
 
 from functools import partial
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user whom only an LDAP server knows logs in with a key from there, gets a home directory, and runs a job."""
+"""A user that exists only in an LDAP server logs in with a key from there, gets a home directory, and runs a job."""
 
 import shlex
 from collections.abc import Iterator
