@@ -118,10 +118,12 @@ async def test_a_client_that_trusts_another_authority_gets_no_connection() -> No
 
 
 async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer the requests of a connection, as slurmrestd does."""
+    """Answer the requests of a connection, as slurmrestd does; the one for /last closes it."""
     with contextlib.suppress(asyncio.IncompleteReadError):
-        while await reader.readuntil(b"\r\n\r\n"):
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n{}")
+        while request := await reader.readuntil(b"\r\n\r\n"):
+            close = b"Connection: close\r\n" if b"/last" in request else b""
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: application/json\r\n"
+            writer.write(head + close + b"\r\n{}")
             await writer.drain()
     writer.close()
 
@@ -169,10 +171,9 @@ async def test_the_operator_trusts_exactly_the_authorities_that_are_published() 
         for authorities in ([AUTHORITY], [AUTHORITY, second], [second], [AUTHORITY]):
             for signer in (AUTHORITY, second):
                 transport = await connect(*authorities)
-                await transport.close()
                 pair = create_serving_pair(signer, ("slurm-restapi.slurm",), NOW)
                 load_pair(context, pair.certificate.encode(), pair.key.encode())
-                assert await is_trusted(transport) == (signer in authorities)
+                assert await is_trusted(transport, "/last") == (signer in authorities)
         assert await is_trusted(await connect(second))
         assert not await is_trusted(await connect(AUTHORITY)), "a connection of the old authority is used again"
         assert len(clients) == 1
@@ -181,10 +182,10 @@ async def test_the_operator_trusts_exactly_the_authorities_that_are_published() 
         await clusters.disconnect(key)
 
 
-async def is_trusted(transport: RequestTransport) -> bool:
+async def is_trusted(transport: RequestTransport, path: str = "/") -> bool:
     """Whether a request is sent to the server."""
     try:
-        return (await transport.send("GET", "/", headers={})).status == 200
+        return (await transport.send("GET", path, headers={})).status == 200
     except UntrustedServer:
         return False
 

@@ -132,9 +132,10 @@ class Clusters:
         connection.stop_listening()
         for task in connection.tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        await connection.client.close()
+        try:
+            await asyncio.gather(*connection.tasks, return_exceptions=True)
+        finally:
+            await connection.client.close()
         for gauge in (SLURM_UP, SLURM_AGE):
             with contextlib.suppress(KeyError):
                 gauge.remove(*key)

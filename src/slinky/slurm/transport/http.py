@@ -51,6 +51,7 @@ class HttpTransport:
         self._connections = connections
         self._observe = observe
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -61,7 +62,8 @@ class HttpTransport:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; later requests raise `TransportError`, so that none is opened again."""
+        self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -77,6 +79,8 @@ class HttpTransport:
         deadline: float = 30.0,
     ) -> RawResponse:
         """Send a request and return the response, whatever its status. Raises `TransportError` if there is none."""
+        if self._closed:
+            raise TransportError(f"{method} {path}: the client is closed")
         started = time.perf_counter()
         response: RawResponse | None = None
         try:
