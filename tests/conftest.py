@@ -35,6 +35,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MakeLab = Callable[..., Lab]
 
+#: The labs of this test process.
+LABS = pytest.StashKey[SessionLabs]()
+
 
 class FailureNames:
     """Prints the name of a failed test when it fails: the summary comes only after the last test."""
@@ -56,9 +59,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show where asyncio tasks hang when pytest-timeout ends a test."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show which daemons of labs have ended when a test fails, and where tasks hang when pytest-timeout ends it."""
     report = yield
+    labs = item.config.stash.get(LABS, None)
+    if report.failed and labs is not None and (ended := labs.ended_daemons()):
+        report.sections.append(("daemons that have ended", ended))
     if call.excinfo is not None and str(call.excinfo.value).startswith("Timeout"):
         report.sections.append(("asyncio tasks", task_stacks()))
     return report
@@ -79,9 +87,9 @@ def own_plane() -> Iterator[BarePlane]:
 
 
 @pytest.fixture(scope="session")
-def session_labs() -> Iterator[SessionLabs]:
+def session_labs(pytestconfig: pytest.Config) -> Iterator[SessionLabs]:
     """The labs of this test process; they end with the session."""
-    labs = SessionLabs()
+    labs = pytestconfig.stash[LABS] = SessionLabs()
     yield labs
     labs.end()
 

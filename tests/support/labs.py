@@ -37,6 +37,17 @@ class SessionLabs:
         self._labs.remove(lab)
         bringup.down(lab.name)
 
+    def ended_daemons(self) -> str:
+        """The daemons that do not run, with the ends of their logs."""
+        return "\n".join(
+            f"{name} on {machine.name} of {lab.name} (exit {state['exit']}):\n{machine.tail(name, lines=30)}"
+            for lab in self._labs
+            for machine in lab.machines()
+            if machine.alive()
+            for name, state in machine.status().items()
+            if state["pid"] is None
+        )
+
     def end(self) -> None:
         """End every lab, even if one of them fails to end."""
         errors = []

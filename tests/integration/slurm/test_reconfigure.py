@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.conftest import MakeLab
 from tests.support.slurm_settings import FOLDER, changed
 from tests.support.waiting import until
 
@@ -36,17 +37,35 @@ RELOADED = {
 }
 
 
+#: The slurm.conf that commands use: one that leads to slurmctld, whatever the tests write for slurmctld.
+COMMANDS_CONF = "/tmp/commands.conf"
+
+
+@pytest.fixture(scope="module")
+def slurm(make_lab: MakeLab) -> LabSlurm:
+    """A Slurm of its own: a mistake in slurm.conf ends slurmctld."""
+    return make_lab(nodes=0, slurm="beside").slurm
+
+
 @pytest.fixture(autouse=True)
 def original(slurm: LabSlurm) -> Iterator[str]:
-    """The slurm.conf of the shared Slurm, which has it again after the test."""
+    """The slurm.conf of this Slurm, which has it again after the test."""
     text = slurm.exec("cat", f"{FOLDER}/slurm.conf")
+    slurm.exec("cp", f"{FOLDER}/slurm.conf", COMMANDS_CONF)
     yield text
-    write(slurm, text)
-    slurm.exec("scontrol", "reconfigure")
+    reconfigure(slurm, text)
 
 
-def write(slurm: LabSlurm, text: str) -> None:
-    slurm.exec("sh", "-ec", f"cat > {FOLDER}/slurm.conf", input=text)
+def reconfigure(slurm: LabSlurm, text: str) -> None:
+    """Replace slurm.conf in one step, and wait until slurmctld has read it and responds."""
+    slurm.exec("sh", "-ec", f"cat > {FOLDER}/new; mv {FOLDER}/new {FOLDER}/slurm.conf", input=text)
+    run(slurm, "scontrol", "reconfigure")
+    until(lambda: "UP" in run(slurm, "scontrol", "ping"), "slurmctld at its port")
+
+
+def run(slurm: LabSlurm, *command: str) -> str:
+    """Run a command of Slurm that finds slurmctld."""
+    return slurm.exec("env", f"SLURM_CONF={COMMANDS_CONF}", *command)
 
 
 def pid(slurm: LabSlurm) -> str:
@@ -68,8 +87,7 @@ def test_settings_outside_the_table_are_changed_by_a_reconfigure_and_jobs_run_on
     before, process = config(slurm), pid(slurm)
     text = changed(original, RELOADED, "PartitionName=added Nodes=ext State=UP")
     assert changed_restart_keys(original, text) == ()
-    write(slurm, text)
-    slurm.exec("scontrol", "reconfigure")
+    reconfigure(slurm, text)
     after = config(slurm)
     same = [name for name in RELOADED if after[name.lower()] == before[name.lower()]]
     assert same == [], "slurmctld has not changed these"
@@ -82,9 +100,8 @@ def test_settings_outside_the_table_are_changed_by_a_reconfigure_and_jobs_run_on
 def test_a_reconfigure_does_not_change_the_port(slurm: LabSlurm, original: str) -> None:
     text = changed(original, {"SlurmctldPort": "7817"})
     assert changed_restart_keys(original, text) == ("SlurmctldPort",)
-    write(slurm, text)
-    slurm.machine.run(["scontrol", "reconfigure"], check=False)
-    listening = slurm.exec("ss", "-ltnH")
-    assert ":7817 " not in listening
-    write(slurm, original)
-    until(lambda: "UP" in slurm.exec("scontrol", "ping"), "slurmctld at its port")
+    process = pid(slurm)
+    reconfigure(slurm, text)
+    until(lambda: "= 7817" in run(slurm, "scontrol", "show", "config"), "the new port in the settings of slurmctld")
+    assert ":7817 " not in slurm.exec("ss", "-ltnH")
+    assert pid(slurm) == process, "it listens at the old port"
