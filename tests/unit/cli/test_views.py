@@ -3,18 +3,20 @@
 
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from tests.unit.insight.queues import cluster, host, job, running
 
 from slinky.cli.cluster.command import CommandError
-from slinky.cli.cluster.explain import render_explanations
+from slinky.cli.cluster.explain import render_explanations, stream_explanations
 from slinky.cli.cluster.forecast import render_forecast
 from slinky.cli.cluster.nodes import render_nodes
-from slinky.cli.cluster.output import OutputFormat
+from slinky.cli.cluster.output import OutputFormat, format_paragraph
 from slinky.cli.cluster.queue import render_queue
 from slinky.cli.cluster.status import render_status
+from slinky.insight.forecast import forecast
 from slinky.slurm import number
 
 DRAINED = host("n9", words=("IDLE", "DRAIN"), reason="fan\x1b", reason_set_by_user="ops")
@@ -80,6 +82,25 @@ def test_tables_for_people() -> None:
 def test_the_last_job_of_a_long_queue_has_an_expected_start_too() -> None:
     queue = cluster(*(job(index, priority=number(9999 - index), cpus=16) for index in range(1, 1202)), hosts=1)
     assert "Expected start: in " in render_explanations((queue, ["1201"]))
+
+
+@pytest.mark.parametrize("width", range(20, 101))
+def test_an_explanation_is_there_before_the_forecast_and_wrapped_as_one_paragraph(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(width))
+    simulate = Mock(wraps=forecast)
+    monkeypatch.setattr("slinky.insight.forecast.forecast", simulate)
+    queue = cluster(running(5, "n1", user_name="bob"), job(7), hosts=(host("n1"),))
+    parts = stream_explanations((queue, ["7"]), OutputFormat.TEXT)
+    first = next(parts)
+    assert first.startswith("Job 7")
+    simulate.assert_not_called()
+    whole = first + "".join(parts)
+    simulate.assert_called_once()
+    assert "Expected start:" in " ".join(whole.split())
+    assert whole == format_paragraph(" ".join(whole.split()))
 
 
 def test_an_unknown_partition_suggests_near_ones() -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slinky explain`: why a job, pod or gang waits, or what a node or NodeSet does, as one paragraph."""
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from collections.abc import Iterator
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeGuard
 
 import typer
 
@@ -50,6 +51,7 @@ def explain(
     view = ClusterView(
         partial(_read, options=options, targets=targets, pod_namespace=pod_namespace),
         partial(render_explanations, output=output),
+        partial(stream_explanations, output=output),
     )
     run_view(options, view, output, watch=watch, interval=interval)
 
@@ -93,29 +95,41 @@ async def _find_in_kubernetes(
 
 def render_explanations(data: "tuple[QueueSnapshot, list[Target]]", output: OutputFormat = OutputFormat.TEXT) -> str:
     """What these objects wait for. Raises `CommandError` for an unknown one."""
+    return "".join(stream_explanations(data, output))
+
+
+def stream_explanations(data: "tuple[QueueSnapshot, list[Target]]", output: OutputFormat) -> Iterator[str]:
+    """The same text in parts: an explanation is there before the queue is simulated for its last sentence."""
     from slinky.cli.access.targets import find_target
     from slinky.slurm import Job
 
     snapshot, targets = data
     objects = [find_target(target, snapshot) if isinstance(target, str) else target for target in targets]
-    ranges = expected_starts([item for item in objects if isinstance(item, Job)], snapshot)
+    jobs = [item for item in objects if isinstance(item, Job)]
+    ranges = lru_cache(lambda: expected_starts(jobs, snapshot))
     documents: list[dict[str, Any]] = []
-    texts: list[str] = []
-    for item in objects:
+    for index, item in enumerate(objects):
         explanation = _explain(item, snapshot)
+        separator = "\n" if index else ""
+        if output is OutputFormat.NAME:
+            yield separator + " ".join(blocker for finding in explanation.findings for blocker in finding.blockers)
+            continue
         text = explanation.paragraph()
-        start = ranges.get(item.job_id) if isinstance(item, Job) else None
-        if start is not None and (not start.why or start.doubted):
-            text += f" Expected start: {start.text(snapshot.now)}."
         if output in (OutputFormat.TEXT, OutputFormat.WIDE):
-            texts.append(format_paragraph(text))
-        elif output is OutputFormat.NAME:
-            texts.append(" ".join(blocker for finding in explanation.findings for blocker in finding.blockers))
+            yield separator + format_paragraph(text)
+        start = ranges().get(item.job_id) if isinstance(item, Job) else None
+        sentence = f" Expected start: {start.text(snapshot.now)}." if _is_of_use(start) else ""
+        if output in (OutputFormat.TEXT, OutputFormat.WIDE):
+            yield format_paragraph(text + sentence).removeprefix(format_paragraph(text))
         else:
-            documents.append(_document(explanation, text, start))
+            documents.append(_document(explanation, text + sentence, start))
     if documents:
-        return format_document(documents[0] if len(documents) == 1 else documents, output)
-    return "\n".join(texts)
+        yield format_document(documents[0] if len(documents) == 1 else documents, output)
+
+
+def _is_of_use(start: "StartRange | None") -> "TypeGuard[StartRange]":
+    """Whether a forecast says more than the explanation before it."""
+    return start is not None and (not start.why or start.doubted)
 
 
 def expected_starts(jobs: "list[Job]", snapshot: "QueueSnapshot") -> "dict[int, StartRange]":

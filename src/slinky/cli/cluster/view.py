@@ -4,7 +4,7 @@
 This module loads no client, so that the command starts quickly; `watch` does the work.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
@@ -26,10 +26,11 @@ Interval = Annotated[float, typer.Option("--interval", min=1.0, help="Seconds be
 
 @dataclass(frozen=True)
 class ClusterView(Generic[T]):
-    """How to read some data of a cluster, and how to print them."""
+    """How to read some data of a cluster, and how to print them; `stream` yields a text that takes long in parts."""
 
     read: "Callable[[ConnectedCluster, SnapshotReader], Awaitable[T]]"
     render: Callable[[T], str]
+    stream: Callable[[T], Iterator[str]] | None = None
 
 
 def run_view(

@@ -35,8 +35,13 @@ async def show_view(options: ClusterOptions, view: ClusterView[T]) -> None:
     """Show a view once."""
     async with open_cluster(options) as cluster:
         data = await view.read(cluster, SnapshotReader(cluster.client))
-    if text := view.render(data):
-        typer.echo(text)
+    is_empty = True
+    for part in view.stream(data) if view.stream else (view.render(data),):
+        typer.echo(part, nl=False)
+        sys.stdout.flush()
+        is_empty &= not part
+    if not is_empty:
+        typer.echo()
 
 
 async def watch_view(options: ClusterOptions, view: ClusterView[T], output: OutputFormat, interval: float) -> None:
