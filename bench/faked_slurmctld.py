@@ -75,7 +75,7 @@ def faked_slurmctld(nodes: int, users: Iterable[str]) -> Iterator[tuple[LabSlurm
     """A Slurm of the lab with so many nodes and these users, which lasts as long as the run."""
     progress = Progress()
     library = ArtifactInventory.of().faketime(progress)
-    options = bringup.LabOptions(name="bench-forecast", nodes=0, slurm="beside", slurm_nodes=0, owner=os.getpid())
+    options = bringup.LabOptions(name="bench-forecast", nodes=0, slurm="alone", slurm_nodes=0, owner=os.getpid())
     lab = bringup.up(options, progress)
     try:
         yield lab.slurm, _replace_slurmctld(lab.slurm, library, nodes, users)

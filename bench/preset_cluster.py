@@ -128,7 +128,7 @@ async def until(read: Callable[[], Awaitable[T]], enough: Callable[[T], bool], s
 @contextlib.contextmanager
 def started() -> Iterator[PresetCluster]:
     """A cluster that lasts as long as the block."""
-    options = bringup.LabOptions(name="bench-presets", nodes=0, slurm="beside", slurm_nodes=0, owner=os.getpid())
+    options = bringup.LabOptions(name="bench-presets", nodes=0, slurm="alone", slurm_nodes=0, owner=os.getpid())
     lab = bringup.up(options, Progress())
     try:
         yield PresetCluster(lab.slurm)

@@ -13,7 +13,7 @@ from slinky.lab.progress import Progress
 @contextlib.contextmanager
 def started() -> Iterator[tuple[str, Path]]:
     """A Slurm of the lab that lasts as long as the run."""
-    lab = bringup.up(bringup.LabOptions(name="bench-slurm", nodes=0, slurm="beside", owner=os.getpid()), Progress())
+    lab = bringup.up(bringup.LabOptions(name="bench-slurm", nodes=0, slurm="alone", owner=os.getpid()), Progress())
     try:
         yield lab.slurm.url, lab.folder / "slurm/keys/jwt_hs256.key"
     finally:

@@ -109,7 +109,9 @@ def up(
     gpus: Annotated[int, typer.Option(help="Fake GPUs on each node.")] = 4,
     hollow: Annotated[int, typer.Option(help="Simulated nodes without a kubelet, for tests of scale.")] = 0,
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
-    slurm: Annotated[str, typer.Option(help="none, or beside: a complete Slurm next to Kubernetes.")] = "none",
+    slurm: Annotated[
+        str, typer.Option(help="none, beside: a complete Slurm next to Kubernetes, or alone: without Kubernetes.")
+    ] = "none",
     slurm_nodes: Annotated[int, typer.Option(help="Number of slurmd of the Slurm beside Kubernetes.")] = 2,
     external_nodes: Annotated[int, typer.Option(help="Number of external nodes of the Slurm beside Kubernetes.")] = 0,
     owner: Annotated[int | None, typer.Option(help="Id of a process; the lab ends when it ends.", hidden=True)] = None,
@@ -132,7 +134,7 @@ def up(
     with explained(LabError):
         lab = bringup.up(options, Progress())
         _show(lab, output)
-        if output is Format.TEXT:
+        if output is Format.TEXT and lab.state.has_kubernetes:
             typer.echo(f"\nexport KUBECONFIG={lab.kubeconfig}")
 
 
@@ -229,7 +231,7 @@ def execute(
         target = lab.machine(machine)
         shares_files = target.name == "control"
         path = f"{_tools(lab)}:{PATH}" if shares_files else PATH
-        env = {"PATH": path, "HOME": "/root", "TERM": "xterm", "KUBECONFIG": str(lab.kubeconfig), **lab.client_settings}
+        env = {"PATH": path, "HOME": "/root", "TERM": "xterm", **lab.client_settings}
         argv = target.enter_command(command, Path.cwd() if shares_files else None, env)
         done = subprocess.run(argv, check=False)
     raise typer.Exit(done.returncode)
@@ -245,7 +247,6 @@ def shell(name: Name = "lab") -> None:
             **os.environ,
             **lab.client_settings,
             "PATH": f"{_tools(lab)}:{own}:{os.environ.get('PATH', PATH)}",
-            "KUBECONFIG": str(lab.kubeconfig),
             "SLINKY_LAB": lab.state.name,
         }
         program = os.environ.get("SHELL") or "/bin/sh"
@@ -321,14 +322,16 @@ def _show(lab: Lab, output: Format) -> bool:
         if daemons is None:
             rows.append((machine, "-", "down"))
     print_table(("MACHINE", "DAEMON", "STATE"), rows)
-    nodes = status["kubernetes"]["nodes"]
-    states = {name: "Ready" if ready else "NotReady" for name, ready in (nodes or {}).items()}
+    nodes = status.get("kubernetes", {}).get("nodes") or {}
+    states = {name: "Ready" if ready else "NotReady" for name, ready in nodes.items()}
     hosts = status.get("slurm", {}).get("hosts") or {}
     typer.echo()
     print_table(
         ("KIND", "NAME", "STATE"), [("node", *item) for item in states.items()] + [("host", *i) for i in hosts.items()]
     )
-    typer.echo(f"\nKubernetes {status['kubernetes']['version']} at {status['kubernetes']['server']}")
+    typer.echo()
+    if "kubernetes" in status:
+        typer.echo(f"Kubernetes {status['kubernetes']['version']} at {status['kubernetes']['server']}")
     if "slurm" in status:
         typer.echo(f"Slurm REST at {status['slurm']['url']}")
     for part, seconds in status["seconds"].items():
@@ -340,5 +343,5 @@ def _healthy(status: dict[str, Any]) -> bool:
     running = all(
         daemons and all(state["pid"] for state in daemons.values()) for daemons in status["machines"].values()
     )
-    nodes = status["kubernetes"]["nodes"]
+    nodes = status["kubernetes"]["nodes"] if "kubernetes" in status else {}
     return running and nodes is not None and all(nodes.values())

@@ -11,10 +11,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import yaml
 
@@ -23,7 +23,7 @@ from slinky.lab.errors import LabError
 from slinky.lab.kubernetes import addons, control_plane, pki
 from slinky.lab.kubernetes.api import Api
 from slinky.lab.lab import Lab
-from slinky.lab.lab_state import CgroupDriver, LabState, locked
+from slinky.lab.lab_state import CgroupDriver, LabState, SlurmPlace, locked
 from slinky.lab.machine import cgroups, inotify, network, virtual_machine
 from slinky.lab.machine.janitor import CLAIM, SETTLED, clear
 from slinky.lab.machine.machine import until
@@ -55,8 +55,10 @@ class LabOptions:
         """Reject invalid options before anything is changed."""
         paths.checked_name(self.name)
         golang.release(self.minor)
-        if self.slurm not in ("none", "beside"):
-            raise LabError(f"--slurm {self.slurm} is not known", "choose none or beside")
+        if self.slurm not in get_args(SlurmPlace):
+            raise LabError(f"--slurm {self.slurm} is not known", "choose none, beside or alone")
+        if self.slurm == "alone" and self.nodes + self.vms + self.hollow:
+            raise LabError("--slurm alone has no Kubernetes that nodes could join", "add --nodes 0, or use beside")
         if self.vm_cgroup_driver not in get_args(CgroupDriver):
             raise LabError(f"--vm-cgroup-driver {self.vm_cgroup_driver} is not known", "choose systemd or cgroupfs")
         if self.nodes + self.vms > MOST_NODES:
@@ -73,7 +75,7 @@ class LabOptions:
             value = getattr(self, name)
             if not 0 <= value <= most:
                 raise LabError(f"--{name.replace('_', '-')} is {value}, which is not between 0 and {most}")
-        if self.external_nodes and self.slurm != "beside":
+        if self.external_nodes and self.slurm == "none":
             raise LabError("--external-nodes needs a Slurm", "add --slurm beside")
 
 
@@ -159,7 +161,7 @@ def _begin(options: LabOptions, artifacts: dict[str, str]) -> Lab:
         vm_cgroup_driver="cgroupfs" if options.vm_cgroup_driver == "cgroupfs" else "systemd",
         gpus=options.gpus,
         hollow=options.hollow,
-        slurm="beside" if options.slurm == "beside" else "none",
+        slurm=cast(SlurmPlace, options.slurm),
         slurm_nodes=options.slurm_nodes,
         external_nodes=options.external_nodes,
         artifacts=artifacts,
@@ -205,14 +207,19 @@ def _assemble(lab: Lab, progress: Progress) -> None:
 
 def _assemble_parts(lab: Lab, pool: ThreadPoolExecutor, authority: pki.Authority, progress: Progress) -> None:
     state = lab.state
-    parts: dict[str, Callable[[], None]] = {"control plane": lambda: _control_plane(lab)}
-    if state.slurm == "beside":
-        parts["Slurm"] = lambda: _slurm(lab)
-    waiting = [pool.submit(_timed, progress, name, part) for name, part in parts.items()]
-    waiting[0].result()
-    if state.nodes:
-        waiting.append(pool.submit(_timed, progress, f"{state.nodes} nodes", lambda: _nodes(lab, pool, authority)))
-    waiting.append(pool.submit(_timed, progress, "add-ons", lambda: addons.start(lab)))
+    waiting: list[Future[None]] = []
+
+    def start(name: str, part: Callable[[], None]) -> Future[None]:
+        waiting.append(pool.submit(_timed, progress, name, part))
+        return waiting[-1]
+
+    if state.has_slurm:
+        start("Slurm", lambda: _slurm(lab))
+    if state.has_kubernetes:
+        start("control plane", lambda: _control_plane(lab)).result()
+        if state.nodes:
+            start(f"{state.nodes} nodes", lambda: _nodes(lab, pool, authority))
+        start("add-ons", lambda: addons.start(lab))
     for part in as_completed(waiting):
         part.result()
 

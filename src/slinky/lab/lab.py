@@ -91,6 +91,8 @@ class Lab:
     @property
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig."""
+        if not self.state.has_kubernetes:
+            raise LabError(f"lab {self.name} has no Kubernetes", "create one with `slinky lab up --slurm beside`")
         return self.folder / "config" / "admin.kubeconfig"
 
     @cached_property
@@ -101,7 +103,7 @@ class Lab:
     @cached_property
     def slurm(self) -> LabSlurm:
         """The Slurm beside Kubernetes."""
-        if self.state.slurm != "beside":
+        if not self.state.has_slurm:
             raise LabError(f"lab {self.name} has no Slurm beside it", "create it with `slinky lab up --slurm beside`")
         return self.beside()
 
@@ -111,8 +113,9 @@ class Lab:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """Variables that keep the cache of kubectl and helm in the lab, so that it is removed with the lab."""
-        return {"KUBECACHEDIR": str(self.folder / "client-cache")}
+        """Variables of kubectl and helm: their cluster, and a cache that is removed with the lab."""
+        cluster = {"KUBECONFIG": str(self.kubeconfig)} if self.state.has_kubernetes else {}
+        return {"KUBECACHEDIR": str(self.folder / "client-cache"), **cluster}
 
     def kubectl(self, *argv: str, input: str | None = None, check: bool = True) -> str:
         """Run kubectl as administrator and return what it prints."""
@@ -145,7 +148,7 @@ class Lab:
     def machines(self) -> list[Machine]:
         """Every machine of the lab."""
         nodes = [self.node_machine(f"node{number}") for number in range(1, self.state.nodes + 1)]
-        return [self.control, *([self.slurm.machine] if self.state.slurm == "beside" else []), *nodes]
+        return [self.control, *([self.slurm.machine] if self.state.has_slurm else []), *nodes]
 
     def machine(self, name: str) -> Machine:
         """A machine by name."""
@@ -265,13 +268,18 @@ class Lab:
             "name": self.name,
             "state": self.state.phase,
             "age": round(lab_state.age(self.state)),
-            "kubernetes": {"version": release(self.state.minor).version, "server": self.plane.url,
-                           "kubeconfig": str(self.kubeconfig), "nodes": self.nodes() if self.api.ready() else None},
             "machines": machines,
             "seconds": self.state.seconds,
             "image": reference("busybox"),
-        }  # fmt: skip
-        if self.state.slurm == "beside":
+        }
+        if self.state.has_kubernetes:
+            answer["kubernetes"] = {
+                "version": release(self.state.minor).version,
+                "server": self.plane.url,
+                "kubeconfig": str(self.kubeconfig),
+                "nodes": self.nodes() if self.api.ready() else None,
+            }
+        if self.state.has_slurm:
             answer["slurm"] = {"url": self.slurm.url, "hosts": _hosts(self.slurm)}
         return answer
 

@@ -16,6 +16,8 @@ from slinky.lab.errors import LabError
 
 Phase = Literal["starting", "up"]
 CgroupDriver = Literal["cgroupfs", "systemd"]
+#: Whether a lab has a Slurm of its own: not, next to Kubernetes, or without Kubernetes.
+SlurmPlace = Literal["none", "beside", "alone"]
 
 
 class LabState(msgspec.Struct):
@@ -33,11 +35,21 @@ class LabState(msgspec.Struct):
     vm_accelerator: str = "tcg"
     gpus: int = 0
     hollow: int = 0
-    slurm: Literal["none", "beside"] = "none"
+    slurm: SlurmPlace = "none"
     slurm_nodes: int = 2
     external_nodes: int = 0
     seconds: dict[str, float] = {}
     artifacts: dict[str, str] = {}
+
+    @property
+    def has_slurm(self) -> bool:
+        """Whether the lab has a Slurm of its own, which no operator runs."""
+        return self.slurm != "none"
+
+    @property
+    def has_kubernetes(self) -> bool:
+        """Whether the lab has a control plane."""
+        return self.slurm != "alone"
 
     @property
     def folder(self) -> Path:

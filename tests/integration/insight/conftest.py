@@ -34,7 +34,7 @@ def pending_queue(session_labs: SessionLabs) -> Iterator[PendingQueue]:
 
     The goldens count every job, host and limit of the cluster, so no other test may use it.
     """
-    lab = session_labs.make(nodes=0, slurm="beside")
+    lab = session_labs.make(nodes=0, slurm="alone")
     lab.slurm.add_external_nodes(HOSTS, gpus=8)
     lab.slurm.exec("sh", "-ec", CLUSTER)
     lab.slurm.exec("sh", "-ec", "\n".join(account_commands()))

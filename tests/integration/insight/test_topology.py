@@ -33,7 +33,7 @@ HOSTS_PER_BLOCK = 4
 @pytest.fixture(scope="module")
 def blocks(session_labs: SessionLabs) -> LabSlurm:
     """A Slurm of its own with two blocks of nodes."""
-    slurm = session_labs.make(nodes=0, slurm="beside").slurm
+    slurm = session_labs.make(nodes=0, slurm="alone").slurm
     slurm.exec("sh", "-ec", f"cat > {FOLDER}/topology.yaml; scontrol reconfigure", input=BLOCKS)
     for block in ("b1", "b2"):
         shape = (

@@ -32,7 +32,7 @@ def crds(plane: BarePlane) -> None:
 @pytest.fixture(scope="session")
 def own_slurm(make_lab: MakeLab) -> LabSlurm:
     """A Slurm that may lose its state."""
-    return make_lab(nodes=0, slurm="beside", slurm_nodes=1).slurm
+    return make_lab(nodes=0, slurm="alone", slurm_nodes=1).slurm
 
 
 @asynccontextmanager

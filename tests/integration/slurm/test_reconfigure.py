@@ -44,7 +44,7 @@ COMMANDS_CONF = "/tmp/commands.conf"
 @pytest.fixture(scope="module")
 def slurm(make_lab: MakeLab) -> LabSlurm:
     """A Slurm of its own: a mistake in slurm.conf ends slurmctld."""
-    return make_lab(nodes=0, slurm="beside").slurm
+    return make_lab(nodes=0, slurm="alone").slurm
 
 
 @pytest.fixture(autouse=True)

@@ -45,6 +45,7 @@ def test_every_address_of_a_lab_is_inside_its_ranges() -> None:
         (LabOptions(name="x" * 21), "is not usable"),
         (LabOptions(minor="1.20"), "Kubernetes 1.20 is not supported by the lab"),
         (LabOptions(slurm="inside"), "--slurm inside is not known"),
+        (LabOptions(slurm="alone"), "--slurm alone has no Kubernetes that nodes could join"),
         (LabOptions(nodes=-1), "--nodes is -1, which is not between 0 and 100"),
         (LabOptions(slurm_nodes=65, slurm="beside"), "--slurm-nodes is 65"),
         (LabOptions(external_nodes=1), "--external-nodes needs a Slurm"),
