@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Three test processes, each with a control plane and a lab of its own, because most tests wait for daemons. All tests of
 # a file run in one process; files start in the order of the command line.
-PARALLEL  := -n 3 --dist loadfile --no-loadscope-reorder
+PARALLEL  := -n 4 --dist loadfile --no-loadscope-reorder
 DURATIONS := --durations=25 --durations-min=1
 # A unit test that takes a minute hangs; the limit of the other tests is in pyproject.toml, as is the coverage floor.
 UNIT      := -n 2 --timeout=60 --cov --cov-report=

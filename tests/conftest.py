@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures that tests share: one bare control plane and one lab per test process, a namespace per test.
+"""Fixtures that tests share: one bare control plane and two labs per test process, a namespace per test.
 
 All daemons are real. A component that is not prepared is a failure, never a skip. Which lab a folder uses:
 
 | folder | fixture | what it brings up |
 | --- | --- | --- |
 | tests/e2e | `lab` | two nodes and Slurm, 15 s on an idle machine |
-| tests/integration/{bridge,slurm} | `slurm` | Slurm: of `lab` if that is up, otherwise of a lab without nodes |
+| tests/integration/{bridge,slurm} | `slurm` | Slurm without Kubernetes, 2 s |
 | tests/integration/{api,kube,operator,bridge}, tests/chart | `plane` | etcd and kube-apiserver, 3 s |
 
-`make test` starts tests/e2e first, so that the integration tests find a lab in both processes.
+`make test` starts tests/e2e first; the first integration test of a process ends its lab with nodes.
 """
 
 import secrets
@@ -100,21 +100,21 @@ def make_lab(session_labs: SessionLabs) -> MakeLab:
     return session_labs.make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def lab(session_labs: SessionLabs) -> Lab:
     """The shared lab: two real nodes and Slurm. Tests restore what they change."""
-    return session_labs.shared(nodes=2)
+    return session_labs.with_nodes()
 
 
 @pytest.fixture(scope="session")
 def slurm_lab(session_labs: SessionLabs) -> Lab:
-    """The shared lab of tests that need no nodes."""
-    return session_labs.shared(nodes=0)
+    """The shared lab of tests that need only Slurm."""
+    return session_labs.with_slurm()
 
 
 @pytest.fixture(scope="session")
 def slurm(slurm_lab: Lab) -> LabSlurm:
-    """Slurm for tests that need no nodes. Tests restore what they change."""
+    """Slurm for tests that need no Kubernetes of a lab. Tests restore what they change."""
     return slurm_lab.slurm
 
 

@@ -11,11 +11,12 @@ from slinky.lab.progress import Progress
 
 
 class SessionLabs:
-    """Brings up labs and shares one of them among the tests of the process."""
+    """Brings up labs, and shares one with nodes and one with only Slurm among the tests of the process."""
 
     def __init__(self) -> None:
         self._labs: list[Lab] = []
-        self._shared: list[Lab] = []
+        self._with_nodes: Lab | None = None
+        self._with_slurm: Lab | None = None
 
     def make(self, **options: object) -> Lab:
         """A lab of its own; `options` are those of `LabOptions`."""
@@ -24,13 +25,23 @@ class SessionLabs:
         self._labs.append(lab)
         return lab
 
-    def shared(self, nodes: int) -> Lab:
-        """A lab with Slurm and at least so many nodes, if possible one that is up already."""
-        for lab in self._shared:
-            if lab.state.nodes >= nodes:
-                return lab
-        self._shared.append(self.make(nodes=nodes, slurm="beside"))
-        return self._shared[-1]
+    def with_nodes(self) -> Lab:
+        """The shared lab with two nodes and Slurm."""
+        if self._with_nodes is None:
+            self._with_nodes = self.make(nodes=2, slurm="beside")
+        return self._with_nodes
+
+    def with_slurm(self) -> Lab:
+        """The shared lab with only Slurm."""
+        if self._with_slurm is None:
+            self._with_slurm = self.make(nodes=0, slurm="alone")
+        return self._with_slurm
+
+    def end_nodes(self) -> None:
+        """End the shared lab with nodes, whose idle daemons take time from tests that do not need them."""
+        if self._with_nodes is not None:
+            self.remove(self._with_nodes)
+            self._with_nodes = None
 
     def remove(self, lab: Lab) -> None:
         """Remove a lab of its own before the end of the process."""

@@ -9,21 +9,21 @@ from tests.support.labs import SessionLabs
 from tests.support.task_stacks import task_stacks
 
 from slinky.lab import bringup
-from slinky.lab.bringup import LabOptions
 
 
-def test_a_lab_that_is_up_is_shared_if_it_has_enough_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def up(options: LabOptions, _progress: object) -> SimpleNamespace:
-        return SimpleNamespace(name=options.name, state=SimpleNamespace(nodes=options.nodes))
-
-    monkeypatch.setattr(bringup, "up", up)
+def test_labs_are_shared_until_no_test_needs_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(bringup, "up", lambda options, _: SimpleNamespace(name=options.name))
+    monkeypatch.setattr(bringup, "down", ended.append)
     session = SessionLabs()
-    own = session.make(nodes=5)
-    small = session.shared(nodes=0)
-    large = session.shared(nodes=2)
-    assert len({own.name, small.name, large.name}) == 3
-    assert session.shared(nodes=0) is small
-    assert session.shared(nodes=2) is large
+    own, nodes, slurm = session.make(), session.with_nodes(), session.with_slurm()
+    assert len({own.name, nodes.name, slurm.name}) == 3
+    assert session.with_nodes() is nodes
+    session.end_nodes()
+    session.end_nodes()
+    assert ended == [nodes.name]
+    assert session.with_slurm() is slurm
+    assert session.with_nodes() is not nodes
 
 
 def test_every_lab_is_ended_even_if_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,14 +46,14 @@ def values(lab: Lab) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def kube(lab: Lab) -> AsyncIterator[KubeClient]:
     """A client of the lab."""
     async with connect(lab.kubeconfig, manager="slurm-bridge") as client:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def ctld(lab: Lab) -> AsyncIterator[Slurm]:
     """A client of the lab's Slurm."""
     async with Slurm(lab.slurm.url, MintedToken(lambda: lab.slurm.jwt_key, "slurm")) as client:
