@@ -55,7 +55,7 @@ class HttpConnections:
         self._host, self._port = parts.hostname or "", parts.port or (443 if self.secure else 80)
         self._tls_name = tls_name or self._host
         self._body_limit = body_limit
-        self._idle: list[_Connection] = []
+        self._idle: list[HttpConnection] = []
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="http")
 
@@ -73,7 +73,7 @@ class HttpConnections:
         Raises `ConnectError` or `ssl.SSLCertVerificationError` if nothing was sent, else `OSError`, `ValueError`,
         `http.client.HTTPException` or `ResponseSizeError`.
         """
-        exchange = _Exchange(method, self._prefix + path, headers, body)
+        exchange = HttpExchange(method, self._prefix + path, headers, body)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, exchange, tls)
         except asyncio.CancelledError:
@@ -88,12 +88,12 @@ class HttpConnections:
         for connection in idle:
             connection.close()
 
-    def _run(self, exchange: "_Exchange", tls: ssl.SSLContext | None) -> HttpReply:
+    def _run(self, exchange: "HttpExchange", tls: ssl.SSLContext | None) -> HttpReply:
         # A server may close an idle connection at any moment. A read can be repeated, a write may have been applied.
         if exchange.method == "GET" and (used := self._take(tls)) is not None:
             with contextlib.suppress(ConnectionError):
                 return self._exchange(used, exchange)
-        connection = _Connection(self._host, self._port, self._socket, tls, self._tls_name)
+        connection = HttpConnection(self._host, self._port, self._socket, tls, self._tls_name)
         try:
             exchange.connect(connection)
         except ssl.SSLCertVerificationError:
@@ -102,7 +102,7 @@ class HttpConnections:
             raise ConnectError(f"{self._socket or f'{self._host}:{self._port}'}: {_reason(error)}") from error
         return self._exchange(connection, exchange)
 
-    def _take(self, tls: ssl.SSLContext | None) -> "_Connection | None":
+    def _take(self, tls: ssl.SSLContext | None) -> "HttpConnection | None":
         oldest = time.monotonic() - CONNECTION_SECONDS
         with self._lock:
             found = next((item for item in self._idle if item.tls is tls and item.opened_at > oldest), None)
@@ -110,7 +110,7 @@ class HttpConnections:
                 self._idle.remove(found)
         return found
 
-    def _exchange(self, connection: "_Connection", exchange: "_Exchange") -> HttpReply:
+    def _exchange(self, connection: "HttpConnection", exchange: "HttpExchange") -> HttpReply:
         reply = None
         try:
             reply, is_reusable = exchange.run(connection, self._body_limit)
@@ -123,7 +123,7 @@ class HttpConnections:
         return reply
 
 
-class _Connection(http.client.HTTPConnection):
+class HttpConnection(http.client.HTTPConnection):
     """A connection over TCP, TLS or a unix socket."""
 
     def __init__(self, host: str, port: int, path: str, tls: ssl.SSLContext | None, tls_name: str) -> None:
@@ -133,6 +133,7 @@ class _Connection(http.client.HTTPConnection):
         self._path, self._tls_name = path, tls_name
 
     def connect(self) -> None:
+        """Open the connection, and verify a TLS server."""
         if self._path:
             self.sock = socket.socket(socket.AF_UNIX)
             self.sock.connect(self._path)
@@ -145,15 +146,15 @@ class _Connection(http.client.HTTPConnection):
         self.sock.settimeout(None)
 
 
-class _Exchange:
+class HttpExchange:
     """One request and its response; another thread can abort it."""
 
     def __init__(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> None:
         self.method, self._target, self._headers, self._body = method, target, headers, body
-        self._connection: _Connection | None = None
+        self._connection: HttpConnection | None = None
         self._aborted = False
 
-    def connect(self, connection: _Connection) -> None:
+    def connect(self, connection: HttpConnection) -> None:
         """Open a connection."""
         self._connection = connection
         try:
@@ -162,7 +163,7 @@ class _Exchange:
             connection.close()
             raise
 
-    def run(self, connection: _Connection, body_limit: int) -> tuple[HttpReply, bool]:
+    def run(self, connection: HttpConnection, body_limit: int) -> tuple[HttpReply, bool]:
         """The response, and whether the connection can be used again."""
         self._connection = connection
         if self._aborted:

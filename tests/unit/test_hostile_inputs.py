@@ -6,10 +6,12 @@ Time is the CPU time of the thread, which a busy machine does not change.
 
 import contextlib
 import itertools
+import socket
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from slinky.bridge.devices.cel_values import Evaluation, EvaluationError, Unsupp
 from slinky.bridge.workload.annotations import TABLE as OPTIONS
 from slinky.bridge.workload.annotations import parse_value
 from slinky.cli.bundle.redaction import Redactor
+from slinky.http_connections import HttpConnection, HttpExchange, ResponseSizeError
 from slinky.insight import limit_reasons, pending_reasons, tres
 from slinky.kube import Quantity
 from slinky.kube.timestamps import parse_timestamp
@@ -65,6 +68,19 @@ def response_parser(kind: type[Any]) -> Callable[[str], object]:
     return lambda text: parse_response(RawResponse(200, "application/json", text.encode("utf-8", "replace")), kind)
 
 
+def read_http_reply(text: str) -> object:
+    """What the command makes of these bytes of a server."""
+    server, sock = socket.socketpair()
+    connection = HttpConnection("localhost", 80, "", None, "")
+    connection.sock = sock
+    with server, contextlib.closing(connection):
+        server.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            server.send(text.encode("utf-8", "replace"))
+        server.shutdown(socket.SHUT_WR)
+        return HttpExchange("GET", "/", {}, None).run(connection, bounds.MIB)
+
+
 PARSERS = {
     "hostlist": Parser(expand, (HostlistError,)),
     "slurm.conf": Parser(parse, (ConfError,)),
@@ -78,6 +94,7 @@ PARSERS = {
     "nodes": Parser(response_parser(NodesResponse), (SlurmError,)),
     "states": Parser(response_parser(StatesResponse), (SlurmError,)),
     "response head": Parser(lambda text: remaining_bytes(text.encode("utf-8", "replace"))),
+    "http reply": Parser(read_http_reply, (OSError, ValueError, HTTPException, ResponseSizeError)),
     "tres": Parser(tres.parse_tres),
     "gres of a job": Parser(tres.parse_gres),
     "gres of a host": Parser(inventory.parse_gres),
