@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from slinky.insight.feature_expression import satisfies
-from slinky.insight.job_shape import count_tasks
 from slinky.insight.queue_snapshot import host_names
 from slinky.insight.tres import GresKind, parse_gres, parse_tres
+from slinky.slurm.model.array_tasks import count_tasks
 from slinky.slurm.model.views import Host, Job
 
 #: The limit of a job without one, in seconds: a year.

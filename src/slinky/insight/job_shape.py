@@ -15,20 +15,16 @@ from slinky.insight.limit_reasons import Scope, parse_limit
 from slinky.insight.pending_reasons import REASONS, Remedy, explain
 from slinky.insight.tres import GresKind, parse_tres
 from slinky.slurm import Job
+from slinky.slurm.model.array_tasks import SHORTENED, count_tasks
 
 MEGABYTE = 2**20
-_GRES_REQUEST = re.compile(r"(?:gres/)?(?P<name>[^:=,()]+)(?::(?P<type>[^:=,()]+))?[:=](?P<count>\d{1,12})\Z")
-_TASKS = re.compile(r"(?P<first>\d{1,10})(?:-(?P<last>\d{1,10})(?::(?P<step>\d{1,10}))?)?\Z")
 _TEXTS_CACHED = 4096
-#: Slurm shortens long lists of tasks with this.
-SHORTENED = "..."
+_GRES_REQUEST = re.compile(r"(?:gres/)?(?P<name>[^:=,()]+)(?::(?P<type>[^:=,()]+))?[:=](?P<count>\d{1,12})\Z")
 #: How slurmctld marks a dependency that is not satisfied yet.
 UNFULFILLED = "(unfulfilled)"
 #: Reasons of a job that slurmctld has not evaluated since it was released, or since its begin time has come.
 UNEVALUATED = frozenset({"", "None"})
 _LIMITED = "Slurm has not evaluated the job yet; other jobs of its user, account or QOS wait at a limit."
-#: An array has at most as many tasks as Slurm's largest MaxArraySize.
-MAX_TASKS = 4_000_001
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,17 +210,6 @@ def array_tasks(job: Job) -> int:
 def is_shortened(job: Job) -> bool:
     """Whether Slurm's text names only some of the array's tasks."""
     return SHORTENED in job.array_task_string
-
-
-@lru_cache(maxsize=_TEXTS_CACHED)
-def count_tasks(text: str) -> int:
-    """The number of tasks in a text such as `0-9,12,20-30:2%4`."""
-    count = 0
-    for part in text.partition("%")[0].split(","):
-        if match := _TASKS.match(part.strip()):
-            first, last = int(match["first"]), int(match["last"] or match["first"])
-            count += max(0, (last - first) // max(1, int(match["step"] or 1)) + 1)
-    return min(count, MAX_TASKS)
 
 
 @lru_cache(maxsize=_TEXTS_CACHED)

@@ -57,6 +57,7 @@ from slinky.slurm.model.results import (
     Listing,
     SubmittedJob,
     checked_job_id,
+    component_of,
     first_or_not_found,
     log_warnings,
     read_submission,
@@ -69,6 +70,7 @@ from slinky.slurm.transport.decode import cancel_failures, decode_in_slices, req
 from slinky.slurm.transport.endpoints import Endpoint, Slurmctld
 from slinky.slurm.transport.request_transport import (
     CONNECTIONS,
+    Query,
     RequestRecord,
     RequestTransport,
     TlsContext,
@@ -79,6 +81,7 @@ from slinky.slurm.transport.versions import DataParserVersion
 
 if TYPE_CHECKING:
     from slinky.slurm.accounting import AccountingClient
+    from slinky.slurm.job_states import JobStateReader
 
 R = TypeVar("R", bound=Response)
 
@@ -177,8 +180,7 @@ class SlurmClient:
 
     async def job(self, job: int | str) -> Job:
         """A job by its id, or (v0.0.44) by its SLUID. The id of a heterogeneous job returns its leader."""
-        components = await self.job_components(job)
-        return next((component for component in components if str(component.job_id) == str(job)), components[0])
+        return component_of(await self.job_components(job), job)
 
     async def job_components(self, job: int | str) -> tuple[Job, ...]:
         """Every component of a heterogeneous job, every task record of an array, or the one job."""
@@ -202,13 +204,24 @@ class SlurmClient:
 
     async def job_states(self, jobs: Iterable[int | str] | None = None) -> tuple[JobStatus, ...]:
         """Id and state of every job, or of these: the cheapest request about jobs. Unknown jobs are left out."""
-        query: list[tuple[str, str]] = []
-        if jobs is not None:
-            query = [("job_id", checked_job_id(job)) for job in jobs]
-            if not query:
-                return ()
+        if jobs is None:
+            return await self._all_job_states.read()
+        query = [("job_id", checked_job_id(job)) for job in jobs]
+        return await self._read_states(query) if query else ()
+
+    @cached_property
+    def _all_job_states(self) -> "JobStateReader":
+        from slinky.slurm.job_states import JobStateReader
+
+        return JobStateReader(self._read_states, self._read_jobs, self.diag)
+
+    async def _read_states(self, query: Query = ()) -> tuple[JobStatus, ...]:
         response = await self.session.call(Slurmctld.JOB_STATES, StatesResponse, query=query)
         return require(response.jobs, "jobs")
+
+    async def _read_jobs(self) -> tuple[Job, ...]:
+        listing = await self.jobs()
+        return () if listing is None else listing.items
 
     async def resources(self, job: int) -> tuple[NodeResources, ...]:
         """Cores, memory and devices of a running job, by node (v0.0.44)."""

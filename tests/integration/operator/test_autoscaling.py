@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The autoscaler on a real API server and a real slurmctld, with simulated workers that have devices."""
 
-import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.operator.elastic_stage import NAME, ElasticStage, elastic_stage
 from tests.integration.operator.stage import BAD
+from tests.support.slurm_settings import changed
 from tests.support.waiting import eventually
 
 from slinky.api.names import metadata
@@ -23,8 +23,8 @@ from slinky.slurm import JobRequest, ReservationRequest, SlurmNotFound, number
 pytestmark = pytest.mark.lab
 
 QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas", Unstructured)
-#: Tasks of a large array.
-TASKS = 10_000
+#: Tasks of large arrays, 100,000 in all.
+TASKS = (30_000, 70_000)
 #: Memory of a job that needs a whole worker.
 WHOLE = number(900)
 
@@ -65,32 +65,36 @@ async def test_workers_come_with_jobs_and_go_without(stage: ElasticStage) -> Non
     assert stage.undrained_deletions == []
 
 
-async def test_a_large_array_is_one_demand(stage: ElasticStage, own_slurm: LabSlurm) -> None:
+async def test_large_arrays_are_one_demand(stage: ElasticStage, own_slurm: LabSlurm) -> None:
+    """Slurmrestd would need more than its deadline to list the state of each of 100,000 tasks."""
     await stage.apply_empty()
-    options = ("--parsable", "--partition=all", "--mem=900", "--output=/dev/null", f"--array=0-{TASKS - 1}")
-    array = own_slurm.exec("sbatch", *options, "--wrap=sleep 600", user="alice").strip()
-    try:
-        await stage.wait_pods(3)
+    arrays: list[str] = []
+    with settings(own_slurm, MaxArraySize="100001", MaxJobCount="200000"):
+        try:
+            for tasks in TASKS:
+                options = ("--parsable", "--partition=all", "--mem=900", "--output=/dev/null", f"--array=0-{tasks - 1}")
+                arrays.append(own_slurm.exec("sbatch", *options, "--wrap=sleep 600", user="alice").strip())
+                await stage.wait_pods(3)
 
-        async def is_reported() -> bool:
-            status = (await stage.node_set()).status.autoscaling
-            assert status is not None
-            latest = status.decisions[0]
-            assert (latest.before, latest.after, latest.reason) == (0, 3, "PendingJobs")
-            return latest.message == f"pending jobs need 3 more workers, first of all job {array}"
+            async def is_reported() -> bool:
+                status = (await stage.node_set()).status.autoscaling
+                assert status is not None
+                latest = status.decisions[0]
+                assert (latest.before, latest.after, latest.reason) == (0, 3, "PendingJobs")
+                return latest.message == f"pending jobs need 3 more workers, first of all job {arrays[0]}"
 
-        await eventually(is_reported, "the decision in the status")
-    finally:
-        own_slurm.exec("scancel", array)
-    await stage.wait_pods(0)
+            await eventually(is_reported, "the decision in the status")
+        finally:
+            own_slurm.exec("scancel", *arrays)
+        await stage.wait_pods(0)
 
 
 @contextmanager
-def scheduler_parameters(slurm: LabSlurm, text: str) -> Iterator[None]:
-    """Other SchedulerParameters for a while."""
+def settings(slurm: LabSlurm, **values: str) -> Iterator[None]:
+    """Other settings for a while."""
     file = slurm.machine.folder / "keys" / "slurm.conf"
     before = file.read_text()
-    file.write_text(re.sub("(?m)^SchedulerParameters=.*", f"SchedulerParameters={text}", before))
+    file.write_text(changed(before, values))
     slurm.exec("scontrol", "reconfigure")
     try:
         yield
@@ -109,7 +113,8 @@ async def test_a_job_that_slurmctld_has_not_evaluated_brings_its_worker(
     try:
         for _ in range(4):
             own_slurm.exec("sbatch", "--partition=work", "--priority=20000", "--wrap=true")
-        with scheduler_parameters(own_slurm, "default_queue_depth=1,sched_interval=600,bf_interval=600"):
+        parameters = "default_queue_depth=1,sched_interval=600,bf_interval=600"
+        with settings(own_slurm, SchedulerParameters=parameters):
             await stage.slurm.update_job(job, JobRequest(hold=False))
             await stage.wait_pods(1)
             assert (await stage.slurm.job(job)).state_reason == "None"

@@ -10,7 +10,6 @@ from slinky.insight.job_shape import (
     MEGABYTE,
     NodeRequest,
     array_tasks,
-    count_tasks,
     find_obstacle,
     is_shortened,
     job_shape,
@@ -18,6 +17,7 @@ from slinky.insight.job_shape import (
     parse_gres_request,
 )
 from slinky.slurm import Job, number
+from slinky.slurm.model.array_tasks import count_tasks
 
 
 def job(**fields: object) -> Job:

@@ -79,7 +79,6 @@ class PendingJobs:
         self._following = False
         self._tracked: set[str] = set()
         self._pending: Counter[str] = Counter()  # pending tasks by job
-        self._running: Counter[str] = Counter()  # running tasks by array
         self._changed = asyncio.Event()
 
     def follow(self, follow: bool, *, holders: bool = False) -> None:
@@ -91,8 +90,8 @@ class PendingJobs:
         if not follow:
             for job in self._tracked:
                 self._mirror.forget(job)
-            for record in (self._tracked, self._pending, self._running):
-                record.clear()
+            self._tracked.clear()
+            self._pending.clear()
         self._mirror.follow_all_jobs(follow)
 
     async def run(self) -> None:
@@ -118,8 +117,6 @@ class PendingJobs:
         # A tracked array is in the table by its plain id too; only its tasks are counted.
         if task or job not in self._tracked:
             self._pending[job] += now - was
-        if task:
-            self._running[job] += _is_running(after) - _is_running(before)
         if now and job not in self._tracked:
             self._tracked.add(job)
             self._mirror.track(job)
@@ -129,7 +126,6 @@ class PendingJobs:
     def _forget(self, job: str) -> None:
         self._tracked.discard(job)
         self._pending.pop(job, None)
-        self._running.pop(job, None)
         self._mirror.forget(job)
 
     def snapshot(self, now: float) -> PendingQueue | None:
@@ -141,20 +137,17 @@ class PendingJobs:
     def _jobs(self) -> Iterable[tuple[Job, int]]:
         for key in self._tracked:
             record = self._mirror.jobs.get(key)
-            detail = record.detail if record else None
-            if detail is not None and detail.state.pending and (tasks := self._tasks(key, detail)):
-                yield detail, tasks
+            if record is None or record.detail is None or not record.detail.state.pending:
+                continue
+            if tasks := self._tasks(key, record.detail, record.running_tasks):
+                yield record.detail, tasks
 
-    def _tasks(self, key: str, job: Job) -> int:
+    def _tasks(self, key: str, job: Job, running: int) -> int:
         """How many tasks of the job could start: an array may limit how many run at the same time."""
         tasks = self._pending[key] if is_shortened(job) else array_tasks(job)
         throttle = job.array_max_tasks.whole
-        return max(0, min(tasks, throttle - self._running[key])) if throttle else tasks
+        return max(0, min(tasks, throttle - running)) if throttle else tasks
 
 
 def _is_pending(record: JobRecord | None) -> bool:
     return record is not None and not record.over and record.state.pending
-
-
-def _is_running(record: JobRecord | None) -> bool:
-    return record is not None and not record.over and record.state.running

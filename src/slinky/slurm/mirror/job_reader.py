@@ -13,6 +13,7 @@ from slinky.slurm.mirror import job_record
 from slinky.slurm.mirror.job_record import JobRead, JobRecord
 from slinky.slurm.mirror.tracked_jobs import TrackedJob
 from slinky.slurm.model.accounting_jobs import AccountingJob
+from slinky.slurm.model.results import component_of
 from slinky.slurm.model.states import JobState
 from slinky.slurm.model.views import Job, NodeResources
 
@@ -62,17 +63,23 @@ class JobReader:
     async def _read_detail(self, key: str, record: JobRecord, tracked: TrackedJob) -> JobRecord:
         """The record with the full job; departed if slurmctld does not know the job or another job has its id."""
         try:
-            job: Job | None = await self._client.job(key)
+            job, running_tasks = await self._read_with_tasks(key)
         except SlurmNotFound:
-            job = None
+            job, running_tasks = None, 0
         tracked.read_at = self._clock()
         if job is not None and job_record.is_same_job(record, job):
             tracked.sluid = job.sluid or tracked.sluid
-            return job_record.with_detail(record, job)
+            return job_record.with_detail(record, job, running_tasks)
         if record.state.ended and record.detail is not None:
             tracked.purged = True
             return record
         return job_record.with_departure(record, await self._read_accounting(key, record))
+
+    async def _read_with_tasks(self, key: str) -> tuple[Job | None, int]:
+        """A job, and how many of its tasks run if it is an array."""
+        components = await self._client.job_components(key)
+        job = component_of(components, key)
+        return job, job_record.count_running_tasks(components)[job.job_id] if job.array_job_id.whole else 0
 
     async def _read_accounting(self, key: str, record: JobRecord) -> AccountingJob | None:
         """The accounting record of a job that slurmctld does not know, if there is one."""

@@ -6,6 +6,7 @@ a tracked job therefore has its SLUID, and `required_reads` says which facts (id
 before the record is reliable.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import Flag, auto
 
@@ -34,6 +35,8 @@ class JobRecord(Value, frozen=True, gc=False):
     resources: tuple[NodeResources, ...] | None = None
     #: The accounting record, if slurmctld had already purged the job when the mirror read it.
     outcome: AccountingJob | None = None
+    #: The running tasks of an array, when `detail` was read: each has an id of its own, which does not name the array.
+    running_tasks: int = 0
     #: slurmctld does not know the job and its end was not observed: lost in a crash, or purged while disconnected.
     lost: bool = False
 
@@ -99,9 +102,15 @@ def is_same_accounting_job(record: JobRecord, job: AccountingJob) -> bool:
     return record.detail is not None and record.detail.submit_time.whole == job.time.submission
 
 
-def with_detail(record: JobRecord, job: Job) -> JobRecord:
+def with_detail(record: JobRecord, job: Job, running_tasks: int) -> JobRecord:
     """The record, updated from a job that was just read."""
-    return structs.replace(record, state=job.state, sluid=job.sluid or record.sluid, detail=job)
+    sluid = job.sluid or record.sluid
+    return structs.replace(record, state=job.state, sluid=sluid, detail=job, running_tasks=running_tasks)
+
+
+def count_running_tasks(jobs: Iterable[Job]) -> Counter[int]:
+    """How many tasks of each array run among these jobs, by the id of the array."""
+    return Counter(job.array_job_id.whole for job in jobs if job.array_task_id.set and job.state.running)
 
 
 def resources_by_node_name(record: JobRecord) -> tuple[NodeResources, ...] | None:

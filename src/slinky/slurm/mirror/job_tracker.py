@@ -168,6 +168,7 @@ class JobTracker:
         listing = await self._client.jobs(since=since)
         if listing is None:
             return since or 0
+        running_tasks = job_record.count_running_tasks(listing.items)
         for count, job in enumerate(listing.items, 1):
             if count % RECORDS_PER_SLICE == 0:
                 await asyncio.sleep(0)
@@ -177,7 +178,7 @@ class JobTracker:
                 continue
             if job_record.is_same_job(record, job):
                 tracked.read_at = self._clock()
-                self._put(job_record.with_detail(record, job))
+                self._put(job_record.with_detail(record, job, running_tasks[job.job_id]))
         return listing.at
 
     async def _read(self) -> bool:

@@ -9,6 +9,7 @@ from slinky.observe import Log
 from slinky.slurm.errors import Malformed, Problem, Rejected, SlurmNotFound
 from slinky.slurm.model.responses import Response, SubmitResponse
 from slinky.slurm.model.statistics import ConfMeta
+from slinky.slurm.model.views import Job
 
 log = Log("slinky.slurm.results")
 
@@ -72,6 +73,11 @@ def translate_absence(description: str, number: int) -> Iterator[None]:
         if error.number == 0 and error.source in NOT_FOUND_SOURCES:
             raise SlurmNotFound(Problem(number, f"no {description}", error.source)) from error
         raise
+
+
+def component_of(components: tuple[Job, ...], job: int | str) -> Job:
+    """The component with this id; the leader of a heterogeneous job, or any task of an array, if none has it."""
+    return next((component for component in components if str(component.job_id) == str(job)), components[0])
 
 
 def first_or_not_found(items: tuple[T, ...] | None, number: int, description: str) -> T:

@@ -44,12 +44,14 @@ def following() -> tuple[PendingJobs, FakeMirror]:
     return pending, mirror
 
 
-def change(pending: PendingJobs, mirror: FakeMirror, key: str, state: str, **detail: Any) -> None:
+def change(
+    pending: PendingJobs, mirror: FakeMirror, key: str, state: str, running_tasks: int = 0, **detail: Any
+) -> None:
     before = mirror.jobs.get(key)
     numbers = {name: number(value) if isinstance(value, int) else value for name, value in detail.items()}
     fields: dict[str, Any] = {"job_state": (state,), "state_reason": "Resources", **numbers}
     job = Job(int(key), **fields) if detail else None
-    after = JobRecord(key, JobState.of((state,)), detail=job)
+    after = JobRecord(key, JobState.of((state,)), detail=job, running_tasks=running_tasks)
     mirror.jobs[key] = after
     pending.observe(Change(ObjectKind.JOB, key, before, after))
 
@@ -87,11 +89,12 @@ def test_an_array_is_read_once_for_all_of_its_tasks() -> None:
 
 def test_a_throttled_array_counts_what_may_still_start() -> None:
     pending, mirror = following()
-    for task in range(6):
+    for task in range(1, 6):
         change(pending, mirror, f"7_{task}", "PENDING")
-    change(pending, mirror, "7_0", "RUNNING")
-    change(pending, mirror, "7", "PENDING", array_task_string="1-5%3", array_max_tasks=3)
-    assert tasks(pending) == {7: 2}
+    change(pending, mirror, "8_0", "RUNNING")
+    for running, expected in ((1, {7: 2}), (3, {})):
+        change(pending, mirror, "7", "PENDING", running, array_task_string="1-5%3", array_max_tasks=3)
+        assert tasks(pending) == expected
 
 
 def test_a_shortened_list_of_tasks_is_counted_by_states() -> None:

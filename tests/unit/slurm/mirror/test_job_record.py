@@ -87,7 +87,7 @@ def test_a_state_that_was_listed_for_the_id_of_a_lost_job_is_not_its_end() -> No
 
 
 def test_detail_brings_state_and_identity() -> None:
-    result = with_detail(JobRecord("7", PENDING), job("s9", "RUNNING"))
+    result = with_detail(JobRecord("7", PENDING), job("s9", "RUNNING"), 0)
     assert (result.sluid, result.state) == ("s9", RUNNING)
 
 

@@ -37,12 +37,16 @@ class FakeSlurmctld:
     async def resources(self, number: int) -> tuple[()]:
         return ()
 
-    async def job(self, number: str) -> Job:
+    async def job_components(self, number: str) -> tuple[Job, ...]:
         job = self.current
         await self.released.wait()
         if job is None:
             raise SlurmNotFound(Problem(2017, "no such job"))
-        return job
+        return (job,)
+
+    async def job(self, number: str) -> Job:
+        """A job of the accounting, which knows what slurmctld knows."""
+        return (await self.job_components(number))[0]
 
 
 def tracker_for(ctld: FakeSlurmctld, clock: Callable[[], float] = time.monotonic) -> JobTracker:
@@ -137,9 +141,9 @@ async def test_many_ends_are_reported_at_once_and_read_a_few_at_a_time() -> None
         async def job_states(self, ids: list[str] | None = None) -> list[JobStatus]:
             return [JobStatus(key, self.words) for key in ids or ()]
 
-        async def job(self, number: str) -> Job:
+        async def job_components(self, number: str) -> tuple[Job, ...]:
             read.append(number)
-            return Job(job_id=int(number), job_state=self.words, step_id=StepId(sluid=f"s{number}"))
+            return (Job(job_id=int(number), job_state=self.words, step_id=StepId(sluid=f"s{number}")),)
 
     ctld = ManyJobs()
     tracker = tracker_for(ctld)
@@ -241,9 +245,9 @@ class LongQueue(FakeSlurmctld):
     async def job_states(self, ids: list[str] | None = None) -> list[JobStatus]:
         return [JobStatus(str(job.job_id), job.job_state) for job in self.jobs_by_id.values()]
 
-    async def job(self, number: str) -> Job:
+    async def job_components(self, number: str) -> tuple[Job, ...]:
         self.single_reads += 1
-        return self.jobs_by_id[int(number)]
+        return (self.jobs_by_id[int(number)],)
 
     async def jobs(self, since: int | None = None) -> Listing[Job] | None:
         self.lists += 1
