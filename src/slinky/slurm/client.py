@@ -277,9 +277,10 @@ class SlurmClient:
 
     # Nodes
 
-    async def nodes(self, *, since: int | None = None) -> Listing[Host] | None:
-        """Every node; None if nothing has changed since."""
-        response = await self._if_changed(Slurmctld.NODES, RawNodes, since)
+    async def nodes(self, *, since: int | None = None, future: bool = False) -> Listing[Host] | None:
+        """Every node, also potential ones (of the state FUTURE) with `future`; None if nothing has changed since."""
+        flags = "FUTURE" if future else None
+        response = await self._if_changed(Slurmctld.NODES, RawNodes, since, flags=flags)
         if response is None:
             return None
         return Listing(await decode_in_slices(require(response.nodes, "nodes"), Host), response.last_update.whole)
@@ -358,9 +359,11 @@ class SlurmClient:
         """Delete a reservation."""
         await self.session.call(Slurmctld.DELETE_RESERVATION, Response, reservation_name=name)
 
-    async def _if_changed(self, endpoint: Endpoint, kind: type[R], since: int | None) -> R | None:
+    async def _if_changed(
+        self, endpoint: Endpoint, kind: type[R], since: int | None, *, flags: str | None = None
+    ) -> R | None:
         """The response, or None for a 304."""
-        raw = await self.session.send(endpoint, query=build_query(update_time=since))
+        raw = await self.session.send(endpoint, query=build_query(update_time=since, flags=flags))
         if since is not None and raw.status == 304:
             return None
         return await self.session.decode(raw, endpoint, kind)

@@ -32,9 +32,12 @@ class SnapshotReader:
         self._hosts: Listing[Host] | None = None
         self._last: QueueSnapshot | None = None
 
-    async def hosts(self) -> "tuple[Host, ...]":
-        """Every node; the same object as before if none has changed. Raises `SlurmError`."""
-        changed = await self._client.nodes(since=self._hosts.at if self._hosts else None)
+    async def hosts(self, *, future: bool = False) -> "tuple[Host, ...]":
+        """Every node, with `future` also potential ones; the same object as before if none has changed.
+
+        Raises `SlurmError`.
+        """
+        changed = await self._client.nodes(since=self._hosts.at if self._hosts else None, future=future)
         self._hosts = changed or self._hosts
         return self._hosts.items if self._hosts else ()
 

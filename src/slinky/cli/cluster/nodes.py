@@ -31,18 +31,21 @@ def nodes(
     states: Annotated[
         str, typer.Option("--states", "-t", help="Only nodes with one of these states, such as idle,drain.")
     ] = "",
+    future: Annotated[
+        bool, typer.Option("--future", "-F", help="Also workers that NodeSets with autoscaling may have.")
+    ] = False,
     output: Output = OutputFormat.TEXT,
     watch: Watch = False,
     interval: Interval = INTERVAL_SECONDS,
 ) -> None:
     """List nodes: free and total CPUs, memory and devices, and who drained them and why."""
-    parse_states(states)
-    view = ClusterView(_read, partial(render_nodes, names=names or [], filters=(partition, states), output=output))
+    read = partial(_read, future=future or "FUTURE" in parse_states(states))
+    view = ClusterView(read, partial(render_nodes, names=names or [], filters=(partition, states), output=output))
     run_view(options, view, output, watch=watch, interval=interval)
 
 
-async def _read(_: "ConnectedCluster", reader: "SnapshotReader") -> "tuple[Host, ...]":
-    return await reader.hosts()
+async def _read(_: "ConnectedCluster", reader: "SnapshotReader", *, future: bool) -> "tuple[Host, ...]":
+    return await reader.hosts(future=future)
 
 
 def render_nodes(
