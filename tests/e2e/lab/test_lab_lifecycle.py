@@ -195,7 +195,9 @@ def test_the_demo_runs_real_work_and_leaves_no_trace() -> None:
     assert done.returncode == 0, done.stderr
     rows: dict[str, list[dict[str, str]]] = {}
     shown = json.loads(done.stdout)
-    assert [row["WORKERS"] for row in shown["autoscaler"]][-2:] == ["0 -> 2", "2 -> 0"]
+    numbers = [row["WORKERS"] for row in shown["autoscaler"]]
+    # Two workers become idle at two times, so the last step may be two.
+    assert numbers[numbers.index("0 -> 2") :] in (["0 -> 2", "2 -> 0"], ["0 -> 2", "2 -> 1", "1 -> 0"])
     assert re.search(r"analysis +slurm +PENDING .* \(Resources\) +in \d+ min", shown["queue"])
     assert re.search(r"Job \d+ \(analysis\) of slurm is pending\..* Expected start: in \d+ min", shown["explain"])
 
