@@ -5,6 +5,7 @@ Several slurmd share the machine on different ports. External nodes have no slur
 is in `conf`.
 """
 
+import logging
 import os
 import secrets
 import time
@@ -21,7 +22,11 @@ from slinky.lab.machine.machine import Machine, until
 from slinky.lab.machine.rootfs import Mount, RootFilesystem, kernel_mounts
 from slinky.lab.slurm.conf import HOSTNAME, REST, configuration
 
+log = logging.getLogger(__name__)
+
 SLURM_UID, REST_UID = 64030, 2010
+#: Seconds after which a slurmd that has not registered is started again.
+REGISTER_SECONDS = 60.0
 DAEMONS = ("mariadbd", "slurmdbd", "slurmctld", "slurmrestd")
 _MARIADBD = [
     "mariadbd", "--no-defaults", "--user=mysql", "--datadir=/var/lib/mysql", "--skip-networking",
@@ -146,14 +151,31 @@ class LabSlurm:
             self.wait_idle()
 
     def wait_idle(self) -> None:
-        """Return once every slurmd has registered."""
-        hosts = ",".join(f"c{number}" for number in range(1, self.nodes + 1))
+        """Return once every slurmd has registered.
+
+        A slurmd that has ended, or has not registered after a minute, is started again, as a service manager would.
+        """
+        hosts = {name.removeprefix("slurmd-"): name for name in self.daemons[len(DAEMONS) :]}
+        next_restart = time.monotonic() + REGISTER_SECONDS
 
         def idle() -> bool:
-            states = self.exec("sinfo", "-h", "-N", "-o", "%T", "-n", hosts, "-p", "work").split()
-            return len(states) == self.nodes and set(states) == {"idle"}
+            nonlocal next_restart
+            lines = self.exec("sinfo", "-h", "-N", "-o", "%N %T", "-p", "work").splitlines()
+            late = set(hosts) - {line.split()[0] for line in lines if line.endswith(" idle")}
+            is_late = time.monotonic() >= next_restart
+            for name in (hosts[host] for host in sorted(late)):
+                if is_late or not self.machine.running(name):
+                    log.warning("%s is started again:\n%s", name, self.machine.tail(name))
+                    self.machine.restart(name)
+            if is_late:
+                next_restart += REGISTER_SECONDS
+            return not late
 
-        until(idle, f"{hosts} to be idle", 300, lambda: self.exec("sinfo", "-N", "-l"))
+        def why() -> str:
+            logs = (f"{name}:\n{self.machine.tail(name)}" for name in (*hosts.values(), "slurmctld"))
+            return "\n".join((self.exec("sinfo", "-N", "-l"), *logs))
+
+        until(idle, f"{','.join(hosts)} to be idle", 300, why)
 
     def add_external_nodes(self, count: int, prefix: str = "k", gpus: int = 0, cpus: int = 16) -> list[str]:
         """Create nodes without slurmd, which only external jobs use, and return their names."""
