@@ -17,7 +17,7 @@ from slinky.api.names.child_names import ROLES, SLURMCTLD_TRIAL, VERSION_READER
 from slinky.api.names.wellknown import API_VERSION, FIELD_MANAGER
 from slinky.kube.cache import Cache
 from slinky.kube.client import KubeClient
-from slinky.kube.errors import Blocked, Invalid, Later, NotFound
+from slinky.kube.errors import BadRequest, Blocked, Invalid, Later, NotFound
 from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
 from slinky.kube.types import Key, Object, ObjectMeta
@@ -196,6 +196,10 @@ class Children:
                 await self._client.delete(resource, key, uid=live.metadata.uid, propagation="Orphan")
                 raise Later(f"StatefulSet {key} is recreated; its pods keep running", after=1) from None
             raise
+        except BadRequest as error:
+            # The server reads an apply as YAML, which refuses some JSON.
+            text = f"the API server cannot read {resource.kind} {key.name}: {error.status.message}"
+            raise Blocked("Invalid", f"{text}; remove control characters and keys of over 1,024 characters") from error
         log.info("applied", kind=resource.kind, name=str(key))
         self._applied[resource.name, key] = (desired["metadata"]["annotations"][FINGERPRINT], _version(applied))
         return self.caches[resource.name].record_write(applied)
