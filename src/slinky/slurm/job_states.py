@@ -8,7 +8,6 @@ the records.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from itertools import islice
 
 from slinky.slurm.errors import TransportError
 from slinky.slurm.model.array_tasks import SHORTENED, count_tasks, task_ranges
@@ -18,9 +17,9 @@ from slinky.slurm.model.views import Job, JobStatus
 #: Tasks of arrays from which records may be cheaper, and how many times fewer there must be of them.
 MANY_TASKS = 10_000
 FEWER_RECORDS = 10
-#: Running jobs up to which records are cheap in any case, each pending array being one.
+#: Running jobs up to which the records of a queue of arrays are cheap.
 FEW_RUNNING = 1_000
-#: Entries of a list; more are not kept, whatever a record says.
+#: Entries up to which records are expanded, whatever they say.
 MAX_ENTRIES = 1_000_000
 
 
@@ -52,18 +51,19 @@ class JobStateReader:
                 )
                 return statuses
         jobs = await self._read_records()
-        is_shortened = any(SHORTENED in job.array_task_string for job in jobs)
         entries = sum(max(count_tasks(job.array_task_string), 1) for job in jobs)
-        self._prefers_records = not is_shortened and is_condensed(entries, records=len(jobs))
-        if is_shortened:
-            if failure is not None:
-                raise failure
-            return await self._read_states()
-        return tuple(islice(expand_records(jobs), MAX_ENTRIES))
+        # An incomplete list would say that the jobs which it lacks are gone.
+        is_complete = entries <= MAX_ENTRIES and not any(SHORTENED in job.array_task_string for job in jobs)
+        self._prefers_records = is_complete and is_condensed(entries, records=len(jobs))
+        if is_complete:
+            return tuple(expand_records(jobs))
+        if failure is not None:
+            raise failure
+        return await self._read_states()
 
 
 def has_large_arrays(statistics: Diag) -> bool:
-    """Whether records are probably cheap: slurmctld counts pending tasks singly, and jobs hold records."""
+    """Whether records are probably cheap: many tasks are pending (slurmctld counts each), and few jobs run."""
     return statistics.jobs_pending >= MANY_TASKS and statistics.jobs_running <= FEW_RUNNING
 
 

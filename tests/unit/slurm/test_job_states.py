@@ -91,6 +91,14 @@ async def test_tasks_that_slurm_does_not_name_are_read_as_states() -> None:
     assert cluster.requests == ["states", "records", "records", "states", "states"]
 
 
+async def test_a_list_is_never_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slinky.slurm.job_states.MAX_ENTRIES", MANY_TASKS)
+    cluster = Cluster(ARRAY, PLAIN)
+    await cluster.read()
+    assert len(await cluster.read()) == MANY_TASKS + 1
+    assert cluster.requests == ["states", "records", "states"]
+
+
 def test_entries_have_the_names_that_slurm_gives_them() -> None:
     array = Job(job_id=7, array_job_id=number(7), array_task_string="0-2,8-12:2%1", job_state=("PENDING",))
     expected = ["7_0", "7_1", "7_2", "7_8", "7_10", "7_12", "9_30000", "3", "5+1"]
